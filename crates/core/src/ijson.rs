@@ -1,0 +1,1 @@
+//! The I-JSON guard and RFC 8785.

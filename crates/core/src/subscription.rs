@@ -1,0 +1,1 @@
+//! Reconnecting a subscription.
