@@ -137,9 +137,22 @@ mod tests {
 
     #[test]
     fn msg_02_ids_are_strings_or_integers_and_nothing_else() {
-        for refused in
-            ["true", "false", "null", "1.5", "1.0", "1e3", "[]", "{}", "", "01", "+1", "-", "\"a", "18446744073709551616"]
-        {
+        for refused in [
+            "true",
+            "false",
+            "null",
+            "1.5",
+            "1.0",
+            "1e3",
+            "[]",
+            "{}",
+            "",
+            "01",
+            "+1",
+            "-",
+            "\"a",
+            "18446744073709551616",
+        ] {
             assert!(Tag::from_json(refused).is_err(), "{refused} was accepted");
         }
         assert_eq!(Tag::from_json("\"\"").unwrap(), Tag::from(""));

@@ -1,0 +1,122 @@
+//! One JSON object, read one level deep: members keep their order and their own bytes.
+//!
+//! A gateway must change a few members (`name`, `_meta`, `progressToken`) and may not touch the others: numbers,
+//! unknown members and unknown `_meta` keys leave as they came (MSG-25, MSG-26).
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of one object, in the order in which they were sent.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Members<'a>(Vec<(String, Cow<'a, str>)>);
+
+/// The text is not one JSON object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected one JSON object; send `{{…}}`")]
+pub struct NotAnObject;
+
+impl<'a> Members<'a> {
+    /// Reads the members of an object; the values stay unparsed. Of a name that occurs twice both are kept, and
+    /// [`Self::get`] finds the first.
+    ///
+    /// # Errors
+    /// The text is anything but one JSON object. Depth is the caller's to check first.
+    pub fn parse(json: &'a str) -> Result<Self, NotAnObject> {
+        struct Shallow;
+        impl<'de> Visitor<'de> for Shallow {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    members.push((name, Cow::Borrowed(value.get())));
+                }
+                Ok(Members(members))
+            }
+        }
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let members = reader.deserialize_map(Shallow).map_err(|_| NotAnObject)?;
+        reader.end().map_err(|_| NotAnObject)?;
+        Ok(members)
+    }
+
+    /// The JSON text of a member.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// A member that is a string.
+    pub fn get_str(&self, name: &str) -> Option<String> {
+        serde_json::from_str(self.get(name)?).ok()
+    }
+
+    /// Replaces a member where it stands, or appends it. `json` must be one JSON value.
+    pub fn set(&mut self, name: &str, json: impl Into<Cow<'a, str>>) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, value)) => *value = json.into(),
+            None => self.0.push((String::from(name), json.into())),
+        }
+    }
+
+    /// Removes every member of this name.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+
+    /// The object as JSON text.
+    pub fn to_json(&self) -> String {
+        let mut json = String::from("{");
+        for (index, (name, value)) in self.0.iter().enumerate() {
+            if index > 0 {
+                json.push(',');
+            }
+            json.push_str(&string(name));
+            json.push(':');
+            json.push_str(value);
+        }
+        json.push('}');
+        json
+    }
+}
+
+/// `text` as a JSON string.
+pub fn string(text: &str) -> String {
+    // Writing a `str` into a `String` has no way to fail; the fallback is for the type only.
+    serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn msg_26_untouched_members_keep_their_bytes_and_order() {
+        let text =
+            r#"{"z":1.0,"name":"a","n":9007199254740993,"x":{"b":[1.50, null],"a":2},"_meta":{"k":1e2}}"#;
+        let mut members = Members::parse(text).unwrap();
+        assert_eq!(members.to_json(), text);
+        members.set("name", r#""shop__a""#);
+        members.set("new", "null");
+        members.remove("z");
+        assert_eq!(
+            members.to_json(),
+            r#"{"name":"shop__a","n":9007199254740993,"x":{"b":[1.50, null],"a":2},"_meta":{"k":1e2},"new":null}"#
+        );
+    }
+
+    #[test]
+    fn anything_but_an_object_is_refused() {
+        for text in ["", "[]", "1", "{", "{}{}", "{\"a\":}", "null"] {
+            assert_eq!(Members::parse(text), Err(NotAnObject), "{text}");
+        }
+    }
+}
