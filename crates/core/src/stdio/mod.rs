@@ -1,1 +1,5 @@
-//! stdio
+//! The stdio binding: how bytes become messages.
+
+pub mod frame;
+
+pub use frame::{Framer, Line};
