@@ -83,7 +83,7 @@ pub enum Terminal {
 }
 
 /// An answer: the machine decides about it and never looks inside.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply<P> {
     /// A result, an `isError` tool result included.
     Result(P),

@@ -44,7 +44,7 @@ pub enum Output<P> {
 }
 
 /// The end, with the answer where there is one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End<P> {
     /// The peer's answer.
     Answered(Reply<P>),
@@ -163,9 +163,13 @@ impl<P> Requester<P> {
             }
             // An answer to a request that never left cannot be its answer.
             (State::Unsent, Input::Response(_)) => self.ignore(Ignored::LateResponse),
-            (State::Ended { terminal, sent, lingering }, Input::Response(_)) => {
+            (State::Ended { terminal, sent, .. }, Input::Response(_)) => {
                 self.state = State::Ended { terminal, sent, lingering: false };
-                self.ignore(if lingering { Ignored::LateResponse } else { Ignored::DuplicateResponse });
+                self.ignore(match terminal {
+                    Terminal::Completed | Terminal::Failed => Ignored::DuplicateResponse,
+                    // Over HTTP too: it may have been read before the stream was closed.
+                    Terminal::Cancelled | Terminal::TimedOut(_) | Terminal::Lost => Ignored::LateResponse,
+                });
             }
 
             (State::Unsent, Input::Cancel { .. }) => self.end(End::Cancelled),

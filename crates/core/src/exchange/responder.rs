@@ -45,7 +45,7 @@ pub enum Output<P> {
 }
 
 /// What to answer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer<P> {
     /// The handler's answer.
     Reply(Reply<P>),
