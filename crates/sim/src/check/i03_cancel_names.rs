@@ -1,0 +1,49 @@
+//! I-03: a cancel names only an issued request that is in flight, on its own hop; a server's names only a listen on stdio.
+
+use steadfast_core::exchange::Operation;
+use steadfast_core::hop::Transport;
+
+use super::Verdict;
+use crate::event::{Exchange, Id, Message, Side, Started};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct CancelNames {
+    in_flight: Option<Id>,
+    server: Option<Started>,
+    server_ended: bool,
+}
+
+impl CancelNames {
+    #[inline]
+    pub(super) fn see(&mut self, event: &Exchange) -> Verdict {
+        match *event {
+            Exchange::Put { by: Side::Client, message: Message::Request { id, .. } } => {
+                self.in_flight = Some(id)
+            }
+            Exchange::Got { by: Side::Client, message: Message::Response { id, .. } }
+                if self.in_flight == Some(id) =>
+            {
+                self.in_flight = None;
+            }
+            Exchange::Put { by: Side::Client, message: Message::Cancelled { id } }
+                if self.in_flight != Some(id) =>
+            {
+                return Err("the client cancelled what is not in flight under this id");
+            }
+            Exchange::Started(started) if started.by == Side::Server => self.server = Some(started),
+            Exchange::ServerEnd { .. } => self.server_ended = true,
+            Exchange::Put { by: Side::Server, message: Message::Cancelled { id } } => {
+                let allowed = self.server.is_some_and(|server| {
+                    server.id == id
+                        && server.operation == Operation::Listen
+                        && server.hop.transport == Transport::Stdio
+                });
+                if !allowed || self.server_ended {
+                    return Err("the server cancelled something that is no running listen on stdio");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! One checker an invariant. A checker sees only what was seen at the ends and on the wire, keeps its own small account
+//! of it, and says when the account does not add up; it never looks into a machine.
+
+mod i01_one_end;
+mod i02_race;
+mod i03_cancel_names;
+mod i04_clocks;
+mod i05_progress;
+mod i06_ids;
+mod i24_rest;
+mod i25_drain;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use steadfast_core::time::{Instant, Now};
+
+use crate::event::Event;
+
+/// The number of an invariant, printed `I-01`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Invariant(pub u8);
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "I-{:02}", self.0)
+    }
+}
+
+impl Serialize for Invariant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, thiserror::Error)]
+#[error("{invariant} is broken: {what}")]
+pub struct Violation {
+    /// Which one.
+    pub invariant: Invariant,
+    /// What was seen, in a few words.
+    pub what: &'static str,
+}
+
+/// What a checker says of an event.
+type Verdict = Result<(), &'static str>;
+
+/// All checkers, and the first violation that they found.
+#[derive(Clone, Debug)]
+pub struct Checks {
+    only: Option<Invariant>,
+    violation: Option<Violation>,
+    i01: i01_one_end::OneEnd,
+    i02: i02_race::Race,
+    i03: i03_cancel_names::CancelNames,
+    i04: i04_clocks::Clocks,
+    i05: i05_progress::Progresses,
+    i06: i06_ids::Ids,
+}
+
+impl Checks {
+    /// Checkers that have seen nothing yet.
+    pub fn new() -> Self {
+        Self {
+            only: None,
+            violation: None,
+            i01: Default::default(),
+            i02: Default::default(),
+            i03: Default::default(),
+            i04: Default::default(),
+            i05: Default::default(),
+            i06: Default::default(),
+        }
+    }
+
+    /// The same, deaf to all but one invariant: a planted bug must be caught by the checker that is meant for it.
+    pub fn only(invariant: Invariant) -> Self {
+        Self { only: Some(invariant), ..Self::new() }
+    }
+
+    /// The first violation.
+    #[inline]
+    pub const fn violation(&self) -> Option<Violation> {
+        self.violation
+    }
+
+    /// Judges an event.
+    #[inline]
+    pub fn see(&mut self, now: Now, event: &Event) {
+        match event {
+            Event::Exchange(event) => {
+                let verdicts = [
+                    (1, self.i01.see(event)),
+                    (2, self.i02.see(now, event)),
+                    (3, self.i03.see(event)),
+                    (4, self.i04.see(now, event)),
+                    (5, self.i05.see(now, event)),
+                    (6, self.i06.see(event)),
+                    (24, i24_rest::see(event)),
+                ];
+                for (number, verdict) in verdicts {
+                    self.judge(Invariant(number), verdict);
+                }
+            }
+        }
+    }
+
+    /// Judges the draining of a machine.
+    #[inline]
+    pub fn drained(&mut self, now: Now, outputs: usize, next: Option<Instant>) {
+        self.judge(Invariant(25), i25_drain::drained(now, outputs, next));
+    }
+
+    #[inline]
+    fn judge(&mut self, invariant: Invariant, verdict: Verdict) {
+        if let Err(what) = verdict
+            && self.violation.is_none()
+            && self.only.is_none_or(|only| only == invariant)
+        {
+            self.violation = Some(Violation { invariant, what });
+        }
+    }
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
