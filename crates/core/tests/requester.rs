@@ -278,3 +278,12 @@ fn cch_32_absurd_limits_do_not_overflow() {
     let mut exchange = sent(Spec { limits, ..spec(STDIO) });
     assert_eq!(tick(&mut exchange, 1_000_000), []);
 }
+
+#[test]
+fn g5_held_back_progress_that_is_due_is_not_handed_on_after_the_cancel() {
+    let mut exchange = sent(Spec { progress_interval: Duration::from_millis(100), ..spec(STDIO) });
+    assert_eq!(at(&mut exchange, 1, progress(1.0)).len(), 1);
+    assert_eq!(at(&mut exchange, 2, progress(2.0)), []);
+    let outputs = at(&mut exchange, 105, cancel());
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Progress(_))), "{outputs:?}");
+}

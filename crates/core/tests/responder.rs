@@ -186,3 +186,15 @@ fn i_24_at_rest_no_timer_remains() {
         assert_eq!(exchange.poll_timeout(), None);
     }
 }
+
+#[test]
+fn can_07_held_back_progress_that_is_due_does_not_leave_after_the_cancel() {
+    let mut exchange = started(Spec { progress_interval: Duration::from_millis(100), ..spec(STDIO) });
+    assert_eq!(at(&mut exchange, 1, progress(1.0)).len(), 1);
+    assert_eq!(at(&mut exchange, 2, progress(2.0)), []);
+    // It has been due since 101, and the driver had not come to it yet.
+    assert_eq!(
+        at(&mut exchange, 105, Input::Cancelled),
+        [Output::Ended(Terminal::Cancelled), Output::StopHandler]
+    );
+}

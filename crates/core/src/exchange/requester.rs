@@ -13,7 +13,7 @@ use crate::time::{Instant, Now};
 /// What happens to the requester.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Input<P> {
-    /// The first byte of the request may have left this process.
+    /// The first byte of the request leaves this process next.
     Sent,
     /// The peer reported progress under this token.
     Progress(ProgressToken, Progress),
@@ -103,7 +103,8 @@ enum State {
 }
 
 impl<P> Requester<P> {
-    /// Starts the exchange and both clocks. The driver sends the request next and then says [`Input::Sent`].
+    /// Starts the exchange and both clocks. When the driver is ready to send it says [`Input::Sent`], and then lets the
+    /// first byte leave, unless that ended the exchange.
     pub fn start(now: Now, spec: Spec) -> Self {
         let clocks = match spec.operation {
             Operation::Listen => None,
@@ -147,7 +148,7 @@ impl<P> Requester<P> {
 
     /// Takes one event.
     pub fn handle(&mut self, now: Now, input: Input<P>) {
-        self.handle_timeout(now);
+        self.reach_limit(now);
         match (self.state, input) {
             (State::Unsent, Input::Sent) => self.state = State::Open,
             (State::Open, Input::Sent) | (State::Ended { .. }, Input::Sent) => self.ignore(Ignored::LateSend),
@@ -191,23 +192,13 @@ impl<P> Requester<P> {
                 self.ignore(Ignored::LateLoss);
             }
         }
+        self.release_due(now.mono);
     }
 
     /// Ends the exchange at a limit, or hands on progress that the rate held back; early it does nothing.
     pub fn handle_timeout(&mut self, now: Now) {
-        match self.state {
-            State::Ended { .. } => return,
-            State::Unsent | State::Open => {}
-        }
-        if let Some(clock) = self.clocks.as_ref().and_then(|clocks| clocks.reached(now.mono)) {
-            let reason = match clock {
-                Clock::Idle => "idle limit reached",
-                Clock::Maximum => "maximum limit reached",
-            };
-            self.give_up(Some(reason.into()), End::TimedOut(clock));
-        } else if let Some(latest) = self.gate.due(now.mono) {
-            self.outputs.push_back(Output::Progress(latest));
-        }
+        self.reach_limit(now);
+        self.release_due(now.mono);
     }
 
     /// When to call [`Self::handle_timeout`], and why. `None` once the exchange ended.
@@ -223,6 +214,27 @@ impl<P> Requester<P> {
     /// The next thing to do; drain it until `None` before the next input.
     pub fn poll_output(&mut self) -> Option<Output<P>> {
         self.outputs.pop_front()
+    }
+
+    fn reach_limit(&mut self, now: Now) {
+        match self.state {
+            State::Ended { .. } => return,
+            State::Unsent | State::Open => {}
+        }
+        if let Some(clock) = self.clocks.as_ref().and_then(|clocks| clocks.reached(now.mono)) {
+            let reason = match clock {
+                Clock::Idle => "idle limit reached",
+                Clock::Maximum => "maximum limit reached",
+            };
+            self.give_up(Some(reason.into()), End::TimedOut(clock));
+        }
+    }
+
+    /// After the input and not before it: an end that came together with held-back progress leaves nothing to hand on.
+    fn release_due(&mut self, now: Instant) {
+        if let Some(latest) = self.gate.due(now) {
+            self.outputs.push_back(Output::Progress(latest));
+        }
     }
 
     fn progress(&mut self, now: Instant, token: &ProgressToken, progress: Progress) {

@@ -134,7 +134,7 @@ impl<P> Responder<P> {
 
     /// Takes one event.
     pub fn handle(&mut self, now: Now, input: Input<P>) {
-        self.handle_timeout(now);
+        self.reach_limit(now);
         match (self.state, input) {
             (State::Open, Input::Progress(progress)) => self.progress(now.mono, progress),
             (State::Ended { .. }, Input::Progress(_)) => self.ignore(Ignored::LateProgress),
@@ -169,6 +169,7 @@ impl<P> Responder<P> {
             },
             (State::Ended { .. }, Input::Disconnected) => self.ignore(Ignored::LateLoss),
         }
+        self.release_due(now.mono);
     }
 
     /// Ends a listen from the server's side, abruptly: without a result.
@@ -176,7 +177,7 @@ impl<P> Responder<P> {
     /// # Errors
     /// Anything but a listen that is in progress on stdio; nothing is changed then.
     pub fn cancel_listen(&mut self, now: Now, reason: Option<Arc<str>>) -> Result<(), CancelListenError> {
-        self.handle_timeout(now);
+        self.reach_limit(now);
         match (self.spec.operation, self.spec.hop.transport, self.state) {
             (Operation::Ordinary | Operation::Initialize | Operation::Probe, _, _) => {
                 Err(CancelListenError::NotAListen)
@@ -193,16 +194,8 @@ impl<P> Responder<P> {
 
     /// Ends the exchange at a limit, or sends progress that the rate held back; early it does nothing.
     pub fn handle_timeout(&mut self, now: Now) {
-        match self.state {
-            State::Ended { .. } => return,
-            State::Open => {}
-        }
-        if let Some(clock) = self.clocks.as_ref().and_then(|clocks| clocks.reached(now.mono)) {
-            self.outputs.push_back(Output::Respond(Answer::TimedOut(clock)));
-            self.stop(Terminal::TimedOut(clock));
-        } else if let Some(latest) = self.gate.due(now.mono) {
-            self.outputs.push_back(Output::Progress(latest));
-        }
+        self.reach_limit(now);
+        self.release_due(now.mono);
     }
 
     /// When to call [`Self::handle_timeout`], and why. `None` once the exchange ended.
@@ -216,6 +209,24 @@ impl<P> Responder<P> {
     /// The next thing to do; drain it until `None` before the next input.
     pub fn poll_output(&mut self) -> Option<Output<P>> {
         self.outputs.pop_front()
+    }
+
+    fn reach_limit(&mut self, now: Now) {
+        match self.state {
+            State::Ended { .. } => return,
+            State::Open => {}
+        }
+        if let Some(clock) = self.clocks.as_ref().and_then(|clocks| clocks.reached(now.mono)) {
+            self.outputs.push_back(Output::Respond(Answer::TimedOut(clock)));
+            self.stop(Terminal::TimedOut(clock));
+        }
+    }
+
+    /// After the input and not before it: once a cancel has come, held-back progress must not leave (CAN-07).
+    fn release_due(&mut self, now: Instant) {
+        if let Some(latest) = self.gate.due(now) {
+            self.outputs.push_back(Output::Progress(latest));
+        }
     }
 
     fn progress(&mut self, now: Instant, progress: Progress) {
