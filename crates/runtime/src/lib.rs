@@ -1,1 +1,12 @@
-//! runtime
+//! Steadfast's runtime: an MCP client and an MCP server on tokio.
+//!
+//! Nothing that decides lives here. Every request is driven by a machine of [`core`]: tell it what happened, do what
+//! it says, sleep until its timeout.
+
+pub mod client;
+pub mod clock;
+mod lines;
+pub mod message;
+pub mod server;
+
+pub use steadfast_core as core;

@@ -1,0 +1,238 @@
+//! The messages that the runtime itself writes: metadata of a hop, mirrored headers, errors of our own.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use steadfast_core::envelope::{self, Message};
+use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::exchange::{Clock, Reply};
+use steadfast_core::ids::{ProgressToken, RequestId};
+use steadfast_core::object::{self, Members, NotAnObject};
+
+/// The revisions served and spoken, newest first.
+pub const SUPPORTED_VERSIONS: [&str; 1] = [MODERN_VERSION];
+/// The modern revision.
+pub const MODERN_VERSION: &str = "2026-07-28";
+/// The `_meta` key of the protocol version.
+pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The `_meta` key of the client's capabilities.
+pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+
+/// The largest message taken from a peer, in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// The code of errors made here: outside -32768…-32000, so that nobody takes it for the peer's (ERR-06, ERR-08).
+pub const OWN_ERROR_CODE: i64 = -31_000;
+
+/// `params` as they leave on a new hop: version, capabilities and progress token are this hop's own, every other
+/// member and `_meta` key keeps its bytes.
+///
+/// # Errors
+/// `params`, or its `_meta`, is not a JSON object.
+pub fn params_with_meta(params: &str, token: Option<&ProgressToken>) -> Result<String, NotAnObject> {
+    let mut params = Members::parse(params)?;
+    let meta = params.get("_meta").unwrap_or("{}").to_owned();
+    let mut meta = Members::parse(&meta)?;
+    meta.set(META_VERSION, object::string(MODERN_VERSION));
+    if meta.get(META_CAPABILITIES).is_none() {
+        meta.set(META_CAPABILITIES, "{}");
+    }
+    if meta.get(META_CLIENT).is_none() {
+        meta.set(
+            META_CLIENT,
+            json!({ "name": "steadfast", "version": env!("CARGO_PKG_VERSION") }).to_string(),
+        );
+    }
+    match token {
+        Some(token) => meta.set("progressToken", token.to_json()),
+        None => meta.remove("progressToken"),
+    }
+    let meta = meta.to_json();
+    params.set("_meta", meta);
+    Ok(params.to_json())
+}
+
+/// The member of `params` that `Mcp-Name` mirrors, by method (HDR-03, HDR-04).
+pub fn mirrored_name(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// A header value as it stands for a body value: as it is where it is safe, else in the Base64 form (HDR-05..08).
+pub fn encode_header(value: &str) -> String {
+    let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_matches(' ') == value;
+    if plain && !(value.starts_with(BASE64_START) && value.ends_with(BASE64_END)) {
+        return value.to_owned();
+    }
+    format!("{BASE64_START}{}{BASE64_END}", BASE64.encode(value))
+}
+
+/// The body value that a header value stands for; `None` if it is broken inside the markers (HDR-13).
+pub fn decode_header(value: &str) -> Option<String> {
+    let value = value.trim_matches([' ', '\t']);
+    match value.strip_prefix(BASE64_START).and_then(|inner| inner.strip_suffix(BASE64_END)) {
+        None => Some(value.to_owned()),
+        Some(inner) => String::from_utf8(BASE64.decode(inner).ok()?).ok(),
+    }
+}
+
+const BASE64_START: &str = "=?base64?";
+const BASE64_END: &str = "?=";
+
+/// The headers that mirror a request's body (HDR-01..04).
+pub(crate) fn mirror_headers(method: &str, params: &str) -> Vec<(&'static str, String)> {
+    let mut headers =
+        vec![("mcp-protocol-version", MODERN_VERSION.to_owned()), ("mcp-method", encode_header(method))];
+    let name = mirrored_name(method).and_then(|member| Members::parse(params).ok()?.get_str(member));
+    headers.extend(name.map(|name| ("mcp-name", encode_header(&name))));
+    headers
+}
+
+/// A response whose payload is one JSON value. Without an id only an error is a message.
+pub(crate) fn response(id: Option<&RequestId>, reply: &Reply<Bytes>) -> Bytes {
+    let text = |bytes| std::str::from_utf8(bytes).unwrap_or("null");
+    Bytes::from(match reply {
+        Reply::Result(payload) => envelope::response(id, Reply::Result(text(payload))),
+        Reply::Error(payload) => envelope::response(id, Reply::Error(text(payload))),
+    })
+}
+
+/// The reply in `bytes`, if it answers this request. An error without an id answers the request whose exchange
+/// carried it, which over HTTP is this one (MSG-10).
+pub(crate) fn reply_to(id: &RequestId, bytes: &[u8]) -> Option<Reply<Bytes>> {
+    match envelope::parse(bytes) {
+        Ok(Message::Response { id: answered, reply }) if answered.as_ref().is_none_or(|it| it == id) => {
+            Some(owned(&reply))
+        }
+        _ => None,
+    }
+}
+
+/// A reply that outlives the message it came in.
+pub(crate) fn owned(reply: &Reply<&serde_json::value::RawValue>) -> Reply<Bytes> {
+    let copy = |raw: &serde_json::value::RawValue| Bytes::copy_from_slice(raw.get().as_bytes());
+    match reply {
+        Reply::Result(raw) => Reply::Result(copy(raw)),
+        Reply::Error(raw) => Reply::Error(copy(raw)),
+    }
+}
+
+/// The body of a JSON-RPC error: `code` and `message`.
+pub fn error_body(code: i64, message: &str) -> String {
+    json!({ "code": code, "message": message }).to_string()
+}
+
+/// An error that was made here and says so, in either of its two shapes (product.md "Errors").
+#[derive(Clone, Copy, Debug)]
+pub struct OwnError<'a> {
+    /// Where it was made.
+    pub kind: Kind,
+    /// What happened, in a word: `deadline`, `transport_lost`, `client_cancelled`, `validation` …
+    pub category: &'a str,
+    /// What is known of the effect.
+    pub outcome: Outcome,
+    /// Which clock fired, if one did.
+    pub clock: Option<Clock>,
+    /// The server's configured name, where one is meant.
+    pub server: Option<&'a str>,
+    /// One sentence for people and models.
+    pub text: &'a str,
+}
+
+impl OwnError<'_> {
+    fn member(&self) -> Value {
+        let mut error = json!({
+            "kind": self.kind.as_str(),
+            "category": self.category,
+            "retryable": false,
+            "outcome": self.outcome.as_str(),
+        });
+        if let Some(clock) = self.clock {
+            error["clock"] = clock.as_str().into();
+        }
+        if let Some(server) = self.server {
+            error["server"] = server.into();
+        }
+        error
+    }
+
+    fn sentence(&self) -> String {
+        let effect = match self.outcome {
+            Outcome::NotExecuted => "it was not executed",
+            Outcome::Executed => "it was executed",
+            Outcome::Unknown => "it may have been executed, so look before you repeat it",
+        };
+        format!("{}; {effect}", self.text)
+    }
+
+    /// As the result of a `tools/call`, which a model reads.
+    pub fn as_tool_result(&self) -> String {
+        json!({
+            "resultType": "complete",
+            "content": [{ "type": "text", "text": self.sentence() }],
+            "isError": true,
+            "_meta": { "steadfast/error": self.member() },
+        })
+        .to_string()
+    }
+
+    /// As the `error` of any other request.
+    pub fn as_json_rpc_error(&self) -> String {
+        json!({
+            "code": OWN_ERROR_CODE,
+            "message": self.sentence(),
+            "data": { "steadfast/error": self.member() },
+        })
+        .to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hdr_05_header_values_are_encoded_as_the_table_says() {
+        for (value, header) in [
+            ("eu-north", "eu-north"),
+            ("north sea", "north sea"),
+            (" north", "=?base64?IG5vcnRo?="),
+            ("Åland", "=?base64?w4VsYW5k?="),
+            ("a\tb", "=?base64?YQli?="),
+            ("=?base64?eA==?=", "=?base64?PT9iYXNlNjQ/ZUE9PT89?="),
+            ("", ""),
+            ("отчёт", "=?base64?0L7RgtGH0ZHRgg==?="),
+        ] {
+            assert_eq!(encode_header(value), header, "{value:?}");
+            assert_eq!(decode_header(header).as_deref(), Some(value), "{header:?}");
+        }
+        for literal in ["=?BASE64?w4VsYW5k?=", "=?base64?w4VsYW5k", "w4VsYW5k?="] {
+            assert_eq!(decode_header(literal).as_deref(), Some(literal));
+        }
+        for broken in ["=?base64?w4VsYQ?=", "=?base64?w4V!YW5k?=", "=?base64?/w==?="] {
+            assert_eq!(decode_header(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn msg_25_only_the_hops_own_metadata_changes() {
+        let params =
+            r#"{"name":"a","arguments":{"n":1.0},"_meta":{"x":1e2,"progressToken":1,"traceparent":"00-7"}}"#;
+        let out = params_with_meta(params, Some(&"p-9".into())).unwrap();
+        assert!(out.starts_with(r#"{"name":"a","arguments":{"n":1.0},"_meta":{"x":1e2,"progressToken":"p-9","traceparent":"00-7","#), "{out}");
+        let meta: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(meta["_meta"][META_VERSION], MODERN_VERSION);
+        assert_eq!(meta["_meta"][META_CAPABILITIES], json!({}));
+
+        let out = params_with_meta(params, None).unwrap();
+        assert!(!out.contains("progressToken"));
+        assert!(params_with_meta("[]", None).is_err());
+        assert!(params_with_meta(r#"{"_meta":1}"#, None).is_err());
+    }
+}

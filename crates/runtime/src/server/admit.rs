@@ -1,0 +1,111 @@
+//! What a request must carry before anything is done for it (table ORDER, steps 3 to 9).
+
+use steadfast_core::envelope::{self, Message};
+use steadfast_core::exchange::{CancelNotice, Operation, Reply, Spec};
+use steadfast_core::hop::Hop;
+use steadfast_core::ids::{ProgressToken, RequestId};
+use steadfast_core::object::Members;
+
+use super::{Options, Request, Service};
+use crate::message::{self, META_CAPABILITIES, META_VERSION, SUPPORTED_VERSIONS};
+
+/// A request that is refused: the JSON-RPC error that says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) id: Option<RequestId>,
+    pub(super) code: i64,
+    /// The JSON text of `error`.
+    pub(super) body: String,
+}
+
+impl Refusal {
+    pub(super) fn new(id: Option<RequestId>, code: i64, text: &str) -> Self {
+        Self { id, code, body: message::error_body(code, text) }
+    }
+
+    /// The whole message. Without a readable id the member is left out (AMB-38).
+    pub(super) fn to_message(&self) -> bytes::Bytes {
+        message::response(
+            self.id.as_ref(),
+            &Reply::Error(bytes::Bytes::copy_from_slice(self.body.as_bytes())),
+        )
+    }
+}
+
+/// A message of the peer, as a server sees it.
+#[derive(Clone, Debug)]
+pub(super) enum Incoming {
+    Request {
+        id: RequestId,
+        request: Request,
+    },
+    Cancelled(CancelNotice),
+    /// Any other notification.
+    Notification,
+    /// A response, which a modern client never sends (MSG-19).
+    Response,
+}
+
+/// Reads one message; what is none is refused.
+pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Refusal> {
+    match envelope::parse(bytes) {
+        Ok(Message::Request { id, method, params }) => {
+            let params = params.map_or("{}", |params| params.get()).to_owned();
+            Ok(Incoming::Request { id, request: Request { method: method.into_owned(), params } })
+        }
+        Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
+            Ok(Incoming::Cancelled(envelope::cancel_notice_of(params.map(|params| params.get()))))
+        }
+        Ok(Message::Notification { .. }) => Ok(Incoming::Notification),
+        Ok(Message::Response { .. }) => Ok(Incoming::Response),
+        Err(error) => Err(Refusal::new(error.id().cloned(), error.code(), &error.to_string())),
+    }
+}
+
+/// Checks the metadata of a modern request and makes its exchange's [`Spec`].
+pub(super) fn admit(
+    hop: Hop,
+    id: RequestId,
+    request: &Request,
+    service: &dyn Service,
+    options: &Options,
+) -> Result<Spec, Refusal> {
+    let refuse = |code, text: &str| Err(Refusal::new(Some(id.clone()), code, text));
+    let Ok(params) = Members::parse(&request.params) else {
+        return refuse(-32602, "params must be an object");
+    };
+    let meta = params.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
+    let Some(version) = meta.get_str(META_VERSION) else {
+        return refuse(
+            -32602,
+            &format!("_meta lacks {META_VERSION}; serves {}", SUPPORTED_VERSIONS.join(", ")),
+        );
+    };
+    if !meta.get(META_CAPABILITIES).is_some_and(|raw| raw.starts_with('{')) {
+        return refuse(-32602, &format!("_meta lacks {META_CAPABILITIES}; send an object, {{}} for none"));
+    }
+    if !SUPPORTED_VERSIONS.contains(&version.as_str()) {
+        let body = serde_json::json!({
+            "code": -32022,
+            "message": "this protocol version is not served",
+            "data": { "requested": version, "supported": SUPPORTED_VERSIONS },
+        });
+        return Err(Refusal { id: Some(id), code: -32022, body: body.to_string() });
+    }
+    if !service.knows(&request.method) {
+        return refuse(-32601, &format!("no such method: {}", request.method));
+    }
+    let token = match meta.get("progressToken").map(ProgressToken::from_json) {
+        None => None,
+        Some(Ok(token)) => Some(token),
+        Some(Err(error)) => return refuse(-32602, &error.to_string()),
+    };
+    Ok(Spec {
+        id,
+        operation: Operation::of_method(&request.method),
+        hop,
+        limits: options.limits,
+        token,
+        progress_interval: options.progress_interval,
+    })
+}

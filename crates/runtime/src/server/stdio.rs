@@ -1,0 +1,132 @@
+//! A server over newline-framed messages: this process's stdin and stdout, or any pair of byte streams.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use steadfast_core::exchange::InFlight;
+use steadfast_core::hop::{Era, Hop, Transport};
+use steadfast_core::stdio::Line;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::admit::{Incoming, Refusal, admit, read};
+use super::drive::{self, Outgoing, PeerEvent};
+use super::{Options, Service};
+use crate::clock::Clock;
+use crate::lines;
+
+/// Messages that may wait for the peer to read them.
+const WRITE_QUEUE: usize = 256;
+/// A request hears of at most one cancel and one disconnect.
+const PEER_EVENTS: usize = 2;
+
+type Table = Mutex<InFlight<mpsc::Sender<PeerEvent>>>;
+
+/// Serves until the peer closes its end. Requests that are still running then are told to stop, and nobody waits
+/// for their answers (STD-21).
+///
+/// # Errors
+/// The reader or the writer fails.
+pub async fn serve<R, W>(reader: R, writer: W, service: Arc<dyn Service>, options: Options) -> io::Result<()>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let hop = Hop { transport: Transport::Stdio, era: Era::Modern };
+    let clock = Clock::start();
+    let table = Arc::new(Table::new(InFlight::new(hop)));
+    let (way_out, outgoing) = mpsc::channel(WRITE_QUEUE);
+    let writing = tokio::spawn(write(writer, outgoing));
+    let mut running = JoinSet::new();
+    let mut lines = lines::Reader::new(reader, options.max_message_bytes);
+
+    while let Some(line) = lines.next().await? {
+        while running.try_join_next().is_some() {}
+        let line = match line {
+            Line::Message(line) => line,
+            // Counted once there are counters; the stream stays in step whatever the line was (STD-20).
+            Line::Noise(_) | Line::Unfinished { .. } => continue,
+            Line::TooLong { bytes } => {
+                let text = format!(
+                    "the message has {bytes} bytes and {} are taken; send less",
+                    options.max_message_bytes
+                );
+                send(&way_out, Refusal::new(None, -32600, &text).to_message()).await;
+                continue;
+            }
+        };
+        let (id, request) = match read(&line) {
+            Ok(Incoming::Request { id, request }) => (id, request),
+            Ok(Incoming::Cancelled(notice)) => {
+                if let Ok(peer) = lock(&table).route_cancel(&notice) {
+                    // A full channel already holds a cancel.
+                    let _ = peer.try_send(PeerEvent::Cancelled);
+                }
+                continue;
+            }
+            // Other notifications have no meaning here, and nobody here waits for a response.
+            Ok(Incoming::Notification | Incoming::Response) => continue,
+            Err(refusal) => {
+                send(&way_out, refusal.to_message()).await;
+                continue;
+            }
+        };
+        let spec = match admit(hop, id.clone(), &request, &*service, &options) {
+            Ok(spec) => spec,
+            Err(refusal) => {
+                send(&way_out, refusal.to_message()).await;
+                continue;
+            }
+        };
+        let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
+        if let Err(in_use) = lock(&table).open(id.clone(), spec.operation, to_exchange) {
+            send(&way_out, Refusal::new(Some(id), -32600, &in_use.to_string()).to_message()).await;
+            continue;
+        }
+        let exchange =
+            drive::respond(clock, spec, Arc::clone(&service), request, peer, way_out.clone(), None);
+        let table = Arc::clone(&table);
+        running.spawn(async move {
+            exchange.await;
+            lock(&table).release(&id);
+        });
+    }
+    for (_, peer) in lock(&table).drain() {
+        let _ = peer.try_send(PeerEvent::Disconnected);
+    }
+    drop(way_out);
+    // A handler that does not stop in time ends with the process or the runtime.
+    let _ = tokio::time::timeout(options.drain, async { while running.join_next().await.is_some() {} }).await;
+    running.detach_all();
+    writing.abort();
+    Ok(())
+}
+
+async fn send(way_out: &mpsc::Sender<Outgoing>, message: Bytes) {
+    // A closed way out means that the peer is gone; its end of stdin follows.
+    let _ = way_out.send(Outgoing::Final(message)).await;
+}
+
+/// Writes each message whole, one after another (STD-25).
+async fn write<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut outgoing: mpsc::Receiver<Outgoing>,
+) -> io::Result<()> {
+    while let Some(message) = outgoing.recv().await {
+        match message {
+            Outgoing::Progress(bytes) | Outgoing::Final(bytes) => {
+                writer.write_all(&bytes).await?;
+                writer.write_all(b"\n").await?;
+                writer.flush().await?;
+            }
+            Outgoing::KeepAlive => {}
+        }
+    }
+    Ok(())
+}
+
+fn lock(table: &Table) -> MutexGuard<'_, InFlight<mpsc::Sender<PeerEvent>>> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
