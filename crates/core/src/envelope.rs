@@ -125,7 +125,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message<'_>, EnvelopeError> {
     };
     let id = raw.id.map(|raw| RequestId::from_json(raw.get()));
     let readable = id.as_ref().and_then(|id| id.as_ref().ok()).cloned();
-    if !raw.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"") {
+    if raw.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
         return no_message(readable, "its jsonrpc member is not \"2.0\"");
     }
     match (raw.method, raw.result, raw.error) {

@@ -189,7 +189,7 @@ pub enum Message {
     },
 }
 
-/// A request id or progress token, with its JSON type; strings of at most 14 bytes, which is enough for a simulation.
+/// A request id or progress token, with its JSON type; ASCII strings of at most 14 bytes are enough for a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Id {
     /// A JSON integer.
@@ -204,15 +204,18 @@ pub enum Id {
 }
 
 impl Id {
-    /// A string id; what is beyond 14 bytes is cut off.
-    pub fn text(text: &str) -> Self {
-        let mut end = text.len().min(14);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+    /// An ASCII string id of at most 14 bytes; anything else is the empty string.
+    pub const fn text(text: &str) -> Self {
         let mut bytes = [0; 14];
-        bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
-        Self::String { len: end as u8, bytes }
+        if text.len() > 14 || !text.is_ascii() {
+            return Self::String { len: 0, bytes };
+        }
+        let mut i = 0;
+        while i < text.len() {
+            bytes[i] = text.as_bytes()[i];
+            i += 1;
+        }
+        Self::String { len: text.len() as u8, bytes }
     }
 
     /// The other JSON type with the same digits: what a careless peer makes of an id (F016).

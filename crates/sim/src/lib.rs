@@ -8,8 +8,10 @@
 pub mod check;
 pub mod choices;
 pub mod event;
+pub mod explore;
 pub mod lab;
 pub mod planted;
 pub mod run;
+pub mod scopes;
 pub mod transcript;
 pub mod world;

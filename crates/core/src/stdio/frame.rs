@@ -151,12 +151,12 @@ mod tests {
     fn f064_a_line_beyond_the_limit_is_skipped_and_the_stream_stays_in_step() {
         for ending in ["\n", "\r\n"] {
             let stream = alloc::format!("{{12345678}}{ending}{{123456789}}{ending}{{}}{ending}");
-            let expected = vec![message("{12345678}"), Line::TooLong { bytes: 11 }, message("{}")];
+            let expected = [message("{12345678}"), message("{}")];
             let seen = lines(10, &[stream.as_bytes()]);
             // A line that is skipped is counted with its `\r`, since nothing of it is kept.
             assert_eq!(seen[0], expected[0]);
             assert!(matches!(seen[1], Line::TooLong { bytes: 11..=12 }), "{seen:?}");
-            assert_eq!(seen[2], expected[2]);
+            assert_eq!(seen[2], expected[1]);
         }
     }
 

@@ -32,7 +32,7 @@ pub struct Client {
 
 #[derive(Debug)]
 enum Link {
-    Stdio(stdio::Connection),
+    Stdio(Box<stdio::Connection>),
     Http(Endpoint),
 }
 
@@ -106,7 +106,7 @@ impl Client {
     /// # Errors
     /// The command cannot be started.
     pub fn spawn(command: &Command) -> Result<Self, ClientError> {
-        Ok(Self::over(Link::Stdio(stdio::Connection::spawn(command)?)))
+        Ok(Self::over(Link::Stdio(Box::new(stdio::Connection::spawn(command)?))))
     }
 
     /// Speaks Streamable HTTP to an endpoint. Nothing is sent yet.

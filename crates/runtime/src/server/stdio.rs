@@ -81,7 +81,8 @@ where
             }
         };
         let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
-        if let Err(in_use) = lock(&table).open(id.clone(), spec.operation, to_exchange) {
+        let opened = lock(&table).open(id.clone(), spec.operation, to_exchange);
+        if let Err(in_use) = opened {
             send(&way_out, Refusal::new(Some(id), -32600, &in_use.to_string()).to_message()).await;
             continue;
         }

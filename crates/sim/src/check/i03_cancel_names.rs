@@ -3,32 +3,37 @@
 use steadfast_core::exchange::Operation;
 use steadfast_core::hop::Transport;
 
+use steadfast_core::time::Now;
+
 use super::Verdict;
 use crate::event::{Exchange, Id, Message, Side, Started};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct CancelNames {
-    in_flight: Option<Id>,
+    sent: Option<Id>,
+    answered: Option<Now>,
     server: Option<Started>,
     server_ended: bool,
 }
 
 impl CancelNames {
     #[inline]
-    pub(super) fn see(&mut self, event: &Exchange) -> Verdict {
+    pub(super) fn see(&mut self, now: Now, event: &Exchange) -> Verdict {
         match *event {
-            Exchange::Put { by: Side::Client, message: Message::Request { id, .. } } => {
-                self.in_flight = Some(id)
-            }
+            Exchange::Put { by: Side::Client, message: Message::Request { id, .. } } => self.sent = Some(id),
             Exchange::Got { by: Side::Client, message: Message::Response { id, .. } }
-                if self.in_flight == Some(id) =>
+                if self.sent == Some(id) =>
             {
-                self.in_flight = None;
+                self.answered = Some(now);
             }
-            Exchange::Put { by: Side::Client, message: Message::Cancelled { id } }
-                if self.in_flight != Some(id) =>
-            {
-                return Err("the client cancelled what is not in flight under this id");
+            Exchange::Put { by: Side::Client, message: Message::Cancelled { id } } => {
+                if self.sent != Some(id) {
+                    return Err("the client cancelled what it had not sent under this id");
+                }
+                // At the instant of a limit the answer comes second; I-04 says whether it was that instant.
+                if self.answered.is_some_and(|at| at.mono < now.mono) {
+                    return Err("the client cancelled what had been answered");
+                }
             }
             Exchange::Started(started) if started.by == Side::Server => self.server = Some(started),
             Exchange::ServerEnd { .. } => self.server_ended = true,

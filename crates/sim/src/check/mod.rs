@@ -93,7 +93,7 @@ impl Checks {
                 let verdicts = [
                     (1, self.i01.see(event)),
                     (2, self.i02.see(now, event)),
-                    (3, self.i03.see(event)),
+                    (3, self.i03.see(now, event)),
                     (4, self.i04.see(now, event)),
                     (5, self.i05.see(now, event)),
                     (6, self.i06.see(event)),

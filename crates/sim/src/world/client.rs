@@ -68,12 +68,16 @@ impl Client {
         planted::timeout(run.bug(), now, self.wakes_at())
     }
 
+    /// The machine is told before the first byte leaves, and if a limit ended it by then, nothing leaves.
     pub(super) fn send(&mut self, now: Now, wire: &mut Wire, run: &mut Run<'_>) {
+        self.handle(now, Input::Sent, wire, run);
+        if self.has_ended() {
+            return;
+        }
         let spec = self.requester.spec();
         let message = Message::Request { id: Id::from(&spec.id), token: spec.token.as_ref().map(Into::into) };
         run.see(now, Event::Exchange(Exchange::Put { by: Side::Client, message }));
         wire.put_request(message);
-        self.handle(now, Input::Sent, wire, run);
     }
 
     pub(super) fn receive(&mut self, now: Now, message: Message, wire: &mut Wire, run: &mut Run<'_>) {

@@ -42,6 +42,8 @@ pub enum Action {
     Break,
     /// A side sees that it broke.
     SeeLoss(Side),
+    /// A message arrives that the peer's machine did not send: the one with this number in the setup.
+    Stray(u8),
     /// Some time passes, at most until a machine wants to be woken.
     Wait,
     /// Time passes until a machine wants to be woken, and it is.
@@ -67,7 +69,7 @@ pub struct Enabled {
 }
 
 impl Enabled {
-    const MOST: usize = 14;
+    const MOST: usize = 21;
 
     const fn none() -> Self {
         Self { actions: [Action::Send; Self::MOST], len: 0 }
@@ -98,6 +100,8 @@ pub struct World {
     wire: Wire,
     /// What may still happen of itself.
     script: Script,
+    /// Which strays have arrived, a bit each.
+    strayed: u8,
     setup: Setup,
 }
 
@@ -110,6 +114,7 @@ impl World {
             server: Server::new(&setup),
             wire: Wire::new(setup.hop),
             script: setup.script,
+            strayed: 0,
             clock,
             setup,
         }
@@ -149,6 +154,9 @@ impl World {
         enabled.add_if(self.script.breaks > 0 && self.can_break(), Action::Break);
         enabled.add_if(self.wire.loss_unseen(Side::Client), Action::SeeLoss(Side::Client));
         enabled.add_if(self.wire.loss_unseen(Side::Server), Action::SeeLoss(Side::Server));
+        for (number, (to, _)) in (0..8).zip(self.setup.strays) {
+            enabled.add_if(self.strayed & (1 << number) == 0 && self.can_stray(*to), Action::Stray(number));
+        }
         let wake = self.next_wake();
         if let Some((side, at)) = wake {
             enabled.add_if(self.script.waits > 0 && at > self.clock.now.mono, Action::Wait);
@@ -190,6 +198,15 @@ impl World {
                 match side {
                     Side::Client => self.client.lost(self.clock.now, &mut self.wire, run),
                     Side::Server => self.server.disconnected(self.clock.now, &mut self.wire, run),
+                }
+            }
+            Action::Stray(number) => {
+                self.strayed |= 1 << number;
+                if let Some(&(to, message)) = self.setup.strays.get(usize::from(number)) {
+                    match to {
+                        Side::Client => self.client.receive(self.clock.now, message, &mut self.wire, run),
+                        Side::Server => self.server.receive(self.clock.now, message, &mut self.wire, run),
+                    }
                 }
             }
             Action::Wait => {
@@ -239,6 +256,15 @@ impl World {
                 Transport::Stdio => !(self.client.has_ended() && self.server.has_ended()),
                 Transport::Http => self.client.has_sent() && !self.client.has_ended(),
             }
+    }
+
+    /// A pipe carries anything at any time, a response stream only while it is read, and a POST reaches a server always.
+    fn can_stray(&self, to: Side) -> bool {
+        match (self.setup.hop.transport, to) {
+            (Transport::Stdio, _) => self.wire.is_connected(),
+            (Transport::Http, Side::Client) => self.wire.is_connected() && self.client.has_sent(),
+            (Transport::Http, Side::Server) => true,
+        }
     }
 
     /// Who wants to be woken first, and when; at equal times the client, whose wish is the older one.

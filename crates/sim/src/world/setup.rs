@@ -5,7 +5,7 @@ use std::time::Duration;
 use steadfast_core::exchange::{Limits, Operation};
 use steadfast_core::hop::Hop;
 
-use crate::event::Id;
+use crate::event::{Id, Message, Side};
 
 /// The request, its limits, and what may happen to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +28,9 @@ pub struct Setup {
     pub step: Duration,
     /// What may happen of itself.
     pub script: Script,
+    /// Messages that arrive at a side although its peer's machine did not send them, each at any time: what a broken or
+    /// careless peer does. At most 8.
+    pub strays: &'static [(Side, Message)],
 }
 
 /// How often each of these may happen of itself.
@@ -63,6 +66,7 @@ impl Setup {
             interval: Duration::ZERO,
             step: Duration::from_millis(6),
             script,
+            strays: &[],
         }
     }
 }
