@@ -11,6 +11,7 @@ pub mod event;
 pub mod explore;
 pub mod lab;
 pub mod planted;
+pub mod replay;
 pub mod run;
 pub mod scopes;
 pub mod transcript;

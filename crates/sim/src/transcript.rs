@@ -80,6 +80,10 @@ impl Transcript {
     }
 }
 
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A `Hasher` that feeds SHA-256 in large pieces. Integers are written little-endian and small ones in one byte, so that
 /// the digest does not depend on the platform.
 #[derive(Clone, Debug)]
@@ -98,7 +102,7 @@ impl Digest {
 
     pub(crate) fn finish_hex(mut self) -> String {
         self.flush();
-        self.sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.sha.finalize())
     }
 
     fn flush(&mut self) {

@@ -11,6 +11,7 @@ use crate::event::{Exchange, Id, Message, Side, Started};
 pub(super) struct Progresses {
     client: Account,
     server: Account,
+    sent: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -33,8 +34,9 @@ impl Progresses {
                 Side::Client => self.client = Account::open(&started),
                 Side::Server => self.server = Account::open(&started),
             },
+            Exchange::Put { by: Side::Client, message: Message::Request { .. } } => self.sent = true,
             Exchange::Got { by: Side::Client, message: Message::Progress { token, value } }
-                if self.client.token == Some(token) =>
+                if self.sent && self.client.token == Some(token) =>
             {
                 self.client.came(value);
             }

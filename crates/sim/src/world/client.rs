@@ -11,7 +11,7 @@ use steadfast_core::time::{Instant, Now};
 use super::setup::Setup;
 use super::wire::Wire;
 use crate::event::{Body, Event, Exchange, Id, Message, Side, Started};
-use crate::planted;
+use crate::planted::exchange as planted;
 use crate::run::Run;
 
 #[derive(Clone, Debug, Hash)]

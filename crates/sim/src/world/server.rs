@@ -9,7 +9,7 @@ use super::client::started;
 use super::setup::Setup;
 use super::wire::Wire;
 use crate::event::{Body, Event, Exchange, Id, Message, Side};
-use crate::planted;
+use crate::planted::exchange as planted;
 use crate::run::Run;
 
 #[derive(Clone, Debug, Hash)]
@@ -138,7 +138,8 @@ impl Server {
     }
 
     fn accept(&mut self, now: Now, id: Id, token: Option<Id>, run: &mut Run<'_>) {
-        if self.in_flight.open(id.into(), self.setup.operation, ()).is_err() || self.responder.is_some() {
+        // One exchange is what this world is about; an id that is in use is refused anyway (F010).
+        if self.responder.is_some() || self.in_flight.open(id.into(), self.setup.operation, ()).is_err() {
             return;
         }
         run.see(now, Event::Exchange(Exchange::Started(started(Side::Server, &self.setup))));

@@ -1,0 +1,86 @@
+//! The bugs that the checkers must catch, one at least for each invariant.
+//!
+//! A bug sits between a machine and its world, where a careless driver would have it: it changes what the machine is told
+//! or what is made of its outputs. Nothing of it is compiled into the core, and without a planted bug every function of
+//! these modules hands back what it was given.
+
+pub(crate) mod exchange;
+
+use crate::check::Invariant;
+
+macro_rules! bugs {
+    ($($bug:ident, $name:literal, breaks $invariant:literal in $scope:literal: $what:literal;)*) => {
+        /// A bug that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Bug {
+            $(#[doc = $what] $bug,)*
+        }
+
+        impl Bug {
+            /// All of them, in the order of the invariants that they break.
+            pub const ALL: &[Self] = &[$(Self::$bug),*];
+
+            /// The invariant whose checker must catch it.
+            pub const fn breaks(self) -> Invariant {
+                Invariant(match self {
+                    $(Self::$bug => $invariant,)*
+                })
+            }
+
+            /// The scope in which it is hunted.
+            pub const fn scope(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $scope,)*
+                }
+            }
+
+            /// Its name on the command line.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $name,)*
+                }
+            }
+
+            /// What it does, for a person.
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $what,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    EndToldTwice, "end-told-twice", breaks 1 in "exchange-stdio-modern":
+        "the caller is told the end twice";
+    LateResponseDelivered, "late-response-delivered", breaks 2 in "exchange-stdio-modern":
+        "a response that comes after the cancel is delivered all the same";
+    CancelPostedOverModernHttp, "cancel-posted-over-modern-http", breaks 2 in "exchange-http-modern":
+        "a request over modern HTTP is cancelled by posting a notification";
+    SignalForgotten, "signal-forgotten", breaks 2 in "exchange-stdio-legacy":
+        "the server is never told that the caller gave up";
+    CancelUnderRetypedId, "cancel-under-retyped-id", breaks 3 in "exchange-stdio-modern":
+        "the cancel names the id in another JSON type";
+    WallClockForLimits, "wall-clock-for-limits", breaks 4 in "exchange-http-legacy":
+        "limits are measured with the wall clock";
+    ProgressRestartsMaximum, "progress-restarts-maximum", breaks 4 in "exchange-stdio-modern":
+        "progress starts the absolute limit anew";
+    HeldProgressLost, "held-progress-lost", breaks 5 in "exchange-rate-stdio":
+        "progress that the rate held back is forgotten when the answer comes";
+    ProgressRepeated, "progress-repeated", breaks 5 in "exchange-http-modern":
+        "progress is handed on twice";
+    AnswerUnderRetypedId, "answer-under-retyped-id", breaks 6 in "exchange-stdio-modern":
+        "the answer carries the id in another JSON type";
+    IdNeverReleased, "id-never-released", breaks 24 in "exchange-stdio-modern":
+        "the id of an ended request is never released";
+    TimerInThePast, "timer-in-the-past", breaks 25 in "exchange-stdio-modern":
+        "a machine wants to be woken at once for ever";
+}
+
+impl Bug {
+    /// The bug of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+}
