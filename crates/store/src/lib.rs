@@ -1,1 +1,15 @@
-//! store
+//! What must outlive a process: the ledger of business intents, and durable tasks, on one SQLite file.
+//!
+//! Every change is a pure transition of `steadfast_core` inside one durable transaction. Any number of processes of
+//! one machine may share a file; each has one writer thread that commits what waits in one go. Nobody is told of a
+//! change before the file system has it.
+
+mod clock;
+mod ledger;
+mod sqlite;
+
+pub use clock::{Clock, SystemClock};
+pub use ledger::{
+    Answer, Claimed, ExecuteError, Executed, Execution, Intent, Ledger, LedgerView, Line, Options, Refusal,
+};
+pub use sqlite::{Effect, OpenError, StoreError};
