@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 /// How many bytes of a line that is no message are shown.
-const PREVIEW_BYTES: usize = 120;
+const PREVIEW_BYTES: usize = 200;
 
 /// Something that a stream of lines brought.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +17,8 @@ pub enum Line {
     Message(Vec<u8>),
     /// A line that is no JSON object or array, as programs print it that log to stdout: its first bytes.
     Noise(Vec<u8>),
+    /// A line of white space, or of nothing.
+    Blank,
     /// A line beyond the limit; it was skipped.
     TooLong {
         /// Its whole length in bytes, without its ending.
@@ -34,66 +36,77 @@ pub enum Line {
 pub struct Framer {
     limit: usize,
     line: Vec<u8>,
-    /// The length of the current line, once it grew beyond the limit and is skipped.
-    skipped: Option<u64>,
+    /// Set once the current line grew beyond the limit: nothing of it is kept.
+    skipped: Option<Skipped>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Skipped {
+    bytes: u64,
+    /// Its last byte is a `\r`, which belongs to the ending if the line ends now.
+    after_cr: bool,
 }
 
 impl Framer {
-    /// A framer for lines of up to `limit` bytes, their ending not counted; 16 MiB is what Steadfast uses.
+    /// A framer for lines of up to `limit` bytes, their ending not counted. The usual limit is
+    /// [`MAX_BYTES`](crate::envelope::MAX_BYTES).
     pub const fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), skipped: None }
     }
 
-    /// Takes bytes up to the end of the next line that is worth reporting, and says how many it took. Call it again
-    /// with the rest; blank lines are passed over.
+    /// Takes bytes up to the end of the next line, and says how many it took. Call it again with the rest.
     pub fn push(&mut self, bytes: &[u8]) -> (usize, Option<Line>) {
-        let mut taken = 0;
-        while let Some(length) = bytes[taken..].iter().position(|byte| *byte == b'\n') {
-            self.grow(&bytes[taken..taken + length]);
-            taken += length + 1;
-            if let Some(line) = self.end_of_line() {
-                return (taken, Some(line));
+        match bytes.iter().position(|byte| *byte == b'\n') {
+            Some(length) => {
+                self.grow(&bytes[..length]);
+                (length + 1, Some(self.end_of_line()))
+            }
+            None => {
+                self.grow(bytes);
+                (bytes.len(), None)
             }
         }
-        self.grow(&bytes[taken..]);
-        (bytes.len(), None)
     }
 
-    /// The stream ended.
+    /// The stream ended. Half a message is none, whatever it looks like.
     pub fn finish(&mut self) -> Option<Line> {
-        let bytes = self.skipped.take().unwrap_or(mem::take(&mut self.line).len() as u64);
+        let kept = mem::take(&mut self.line).len() as u64;
+        let bytes = self.skipped.take().map_or(kept, |skipped| skipped.bytes);
         (bytes > 0).then_some(Line::Unfinished { bytes })
     }
 
     fn grow(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        let length = self.line.len().saturating_add(bytes.len());
         if let Some(skipped) = &mut self.skipped {
-            *skipped += bytes.len() as u64;
+            skipped.bytes = skipped.bytes.saturating_add(bytes.len() as u64);
+            skipped.after_cr = *last == b'\r';
         // One byte more than the limit may be the `\r` of the ending.
-        } else if self.line.len() + bytes.len() > self.limit + 1 {
-            self.skipped = Some((self.line.len() + bytes.len()) as u64);
+        } else if length > self.limit.saturating_add(1) {
+            self.skipped = Some(Skipped { bytes: length as u64, after_cr: *last == b'\r' });
             self.line = Vec::new();
         } else {
             self.line.extend_from_slice(bytes);
         }
     }
 
-    fn end_of_line(&mut self) -> Option<Line> {
-        if let Some(bytes) = self.skipped.take() {
-            return Some(Line::TooLong { bytes });
+    fn end_of_line(&mut self) -> Line {
+        if let Some(Skipped { bytes, after_cr }) = self.skipped.take() {
+            return Line::TooLong { bytes: bytes - u64::from(after_cr) };
         }
         let mut line = mem::take(&mut self.line);
         if line.last() == Some(&b'\r') {
             line.pop();
         }
         if line.len() > self.limit {
-            return Some(Line::TooLong { bytes: line.len() as u64 });
+            return Line::TooLong { bytes: line.len() as u64 };
         }
         match line.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r')) {
-            None => None,
-            Some(b'{' | b'[') => Some(Line::Message(line)),
+            None => Line::Blank,
+            Some(b'{' | b'[') => Line::Message(line),
             Some(_) => {
-                line.truncate(PREVIEW_BYTES);
-                Some(Line::Noise(line))
+                // A copy, so that a long line is not kept for its first bytes.
+                Line::Noise(line[..line.len().min(PREVIEW_BYTES)].to_vec())
             }
         }
     }
@@ -133,12 +146,15 @@ mod tests {
 
     #[test]
     fn f061_noise_is_reported_and_the_stream_goes_on() {
-        let stream = b"Server v1\n\x1b[32mready\x1b[0m\n\n \r\n{\"a\":1}\n{\"half";
+        let stream = b"Server v1\n\x1b[32mready\x1b[0m\n\n \r\nINFO {\n{\"a\":1}\n{\"half";
         assert_eq!(
             lines(100, &[stream]),
             vec![
                 Line::Noise(b"Server v1".to_vec()),
                 Line::Noise(b"\x1b[32mready\x1b[0m".to_vec()),
+                Line::Blank,
+                Line::Blank,
+                Line::Noise(b"INFO {".to_vec()),
                 message("{\"a\":1}"),
                 Line::Unfinished { bytes: 6 }
             ]
@@ -150,21 +166,40 @@ mod tests {
     #[test]
     fn f064_a_line_beyond_the_limit_is_skipped_and_the_stream_stays_in_step() {
         for ending in ["\n", "\r\n"] {
-            let stream = alloc::format!("{{12345678}}{ending}{{123456789}}{ending}{{}}{ending}");
-            let expected = [message("{12345678}"), message("{}")];
-            let seen = lines(10, &[stream.as_bytes()]);
-            // A line that is skipped is counted with its `\r`, since nothing of it is kept.
-            assert_eq!(seen[0], expected[0]);
-            assert!(matches!(seen[1], Line::TooLong { bytes: 11..=12 }), "{seen:?}");
-            assert_eq!(seen[2], expected[1]);
+            let stream =
+                alloc::format!("{{12345678}}{ending}{{123456789}}{ending}{{1234567890}}{ending}{{}}{ending}");
+            assert_eq!(
+                lines(10, &[stream.as_bytes()]),
+                [
+                    message("{12345678}"),
+                    Line::TooLong { bytes: 11 },
+                    Line::TooLong { bytes: 12 },
+                    message("{}")
+                ],
+                "{ending:?}"
+            );
         }
     }
 
     #[test]
+    fn i_27_no_more_than_the_limit_is_held() {
+        let mut framer = Framer::new(100);
+        for _ in 0..1_000 {
+            assert_eq!(framer.push(&[b'x'; 7]), (7, None));
+            assert!(framer.line.len() <= 101 && framer.line.capacity() <= 256);
+        }
+        assert_eq!(framer.finish(), Some(Line::Unfinished { bytes: 7_000 }));
+        assert_eq!(framer.finish(), None);
+        assert_eq!(Framer::new(usize::MAX).push(b"{}\n"), (3, Some(message("{}"))));
+    }
+
+    #[test]
     fn i_26_wherever_it_is_cut_a_stream_gives_the_same_lines() {
-        let stream = "noise\r\n{\"a\":\"\u{2028}\"}\r\n\n{123456789012345}\n[1]\n{\"end\"".as_bytes();
+        let stream =
+            "noise\r\n{\"a\":\"\u{2028}\"}\r\n\n{12345678901}\r\r\n{123456789012345}\r\n[1]\n{\"end\""
+                .as_bytes();
         let whole = lines(12, &[stream]);
-        assert_eq!(whole.len(), 5);
+        assert_eq!(whole.len(), 7, "{whole:?}");
         for first in 0..=stream.len() {
             for second in first..=stream.len() {
                 let cut = [&stream[..first], &stream[first..second], &stream[second..]];

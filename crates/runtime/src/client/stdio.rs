@@ -132,7 +132,7 @@ async fn read(stdout: ChildStdout, table: Table) {
         match line {
             Line::Message(line) => hear(&table, &line),
             // What is no message concerns no request; an unanswered one reaches its own limits.
-            Line::Noise(_) | Line::TooLong { .. } | Line::Unfinished { .. } => {}
+            Line::Noise(_) | Line::Blank | Line::TooLong { .. } | Line::Unfinished { .. } => {}
         }
     }
     drop(lock(&table).drain());

@@ -47,7 +47,7 @@ where
         let line = match line {
             Line::Message(line) => line,
             // Counted once there are counters; the stream stays in step whatever the line was (STD-20).
-            Line::Noise(_) | Line::Unfinished { .. } => continue,
+            Line::Noise(_) | Line::Blank | Line::Unfinished { .. } => continue,
             Line::TooLong { bytes } => {
                 let text = format!(
                     "the message has {bytes} bytes and {} are taken; send less",
