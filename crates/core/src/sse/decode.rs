@@ -28,6 +28,13 @@ pub struct Event {
     pub data: Vec<u8>,
 }
 
+impl Event {
+    /// Whether it is of the default type, as every event with a JSON-RPC message is (SSE-06).
+    pub fn is_message(&self) -> bool {
+        matches!(&*self.kind, "" | "message")
+    }
+}
+
 /// The stream cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("an event of the stream is larger than {limit} bytes; ask the server for less, or raise the limit")]
@@ -36,42 +43,54 @@ pub struct TooLarge {
     pub limit: usize,
 }
 
-/// Reads one event stream. Holds at most the limit in bytes of line and data together.
+/// Reads one event stream. Holds at most the limit in bytes: line, event and last id together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decoder {
     limit: usize,
-    start: Start,
-    /// The last byte was a CR that ended a line; an LF now belongs to it.
-    after_cr: bool,
+    state: State,
     line: Vec<u8>,
     event: Pending,
     last_event_id: String,
     retry_ms: Option<u64>,
 }
 
-/// How much of a byte-order mark the stream began with.
+/// Where in the stream the next byte stands.
+///
+/// | state | byte | next |
+/// |---|---|---|
+/// | `Start(n)` | the `n`-th of a byte-order mark | `Start(n + 1)`; `Within` after the last |
+/// | `Start(n)` | any other | as `Within`, after the `n` bytes that were no mark |
+/// | `Within` | CR | `AfterCr`, the line ended |
+/// | `Within` | LF | `Within`, the line ended |
+/// | `Within` | any other | `Within` |
+/// | `AfterCr` | LF | `Within`: it belongs to the CR (F068) |
+/// | `AfterCr` | any other | as `Within` |
+/// | `TooLarge` | any | `TooLarge` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Start {
-    Bytes(u8),
-    Over,
+enum State {
+    Start(usize),
+    Within,
+    AfterCr,
+    TooLarge,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Pending {
     kind: String,
     data: Option<Vec<u8>>,
+    /// Taken over by the blank line: who resumed from the id of an event that was cut off would never get it.
+    id: Option<String>,
     touched: bool,
 }
 
-const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Decoder {
     /// A decoder for events of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            start: Start::Bytes(0),
-            after_cr: false,
+            state: State::Start(0),
             line: Vec::new(),
             event: Pending::default(),
             last_event_id: String::new(),
@@ -82,22 +101,52 @@ impl Decoder {
     /// Takes bytes up to the end of the next item, and says how many it took. Call it again with the rest.
     ///
     /// # Errors
-    /// An event beyond the limit: the stream cannot be read on, since what is left of it has lost its meaning.
+    /// An event beyond the limit: the stream cannot be read on, since what is left of it has lost its meaning. Every
+    /// later call says the same.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(usize, Option<Item>), TooLarge> {
-        for (index, byte) in bytes.iter().enumerate() {
-            if let Some(item) = self.byte(*byte)? {
-                return Ok((index + 1, Some(item)));
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            match (self.state, byte) {
+                (State::TooLarge, _) => return Err(TooLarge { limit: self.limit }),
+                (State::Start(seen), byte) if BYTE_ORDER_MARK.get(seen) == Some(byte) => {
+                    let whole = seen + 1 == BYTE_ORDER_MARK.len();
+                    self.state = if whole { State::Within } else { State::Start(seen + 1) };
+                    at += 1;
+                }
+                (State::Start(seen), _) => {
+                    self.state = State::Within;
+                    self.grow(&BYTE_ORDER_MARK[..seen])?;
+                }
+                (State::AfterCr, b'\n') => {
+                    self.state = State::Within;
+                    at += 1;
+                }
+                (State::Within | State::AfterCr, b'\n' | b'\r') => {
+                    self.state = if *byte == b'\r' { State::AfterCr } else { State::Within };
+                    at += 1;
+                    if let Some(item) = self.end_of_line() {
+                        return Ok((at, Some(item)));
+                    }
+                }
+                (State::Within | State::AfterCr, _) => {
+                    self.state = State::Within;
+                    let rest = &bytes[at..];
+                    let length =
+                        rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(rest.len());
+                    self.grow(&rest[..length])?;
+                    at += length;
+                }
             }
         }
-        Ok((bytes.len(), None))
+        Ok((at, None))
     }
 
-    /// Whether the stream, if it ended now, would cut an event off (F070).
+    /// Whether the stream, if it ended now, would cut an event off. What was cut off is no event (F070).
     pub fn is_mid_event(&self) -> bool {
         self.event.touched || !self.line.is_empty()
     }
 
-    /// The id that a legacy server gave last; empty if none (LEG-35).
+    /// The id of the last whole event that had one, as legacy servers give it; empty if none (LEG-35).
     pub fn last_event_id(&self) -> &str {
         &self.last_event_id
     }
@@ -107,29 +156,22 @@ impl Decoder {
         self.retry_ms
     }
 
-    fn byte(&mut self, byte: u8) -> Result<Option<Item>, TooLarge> {
-        if let Start::Bytes(seen) = self.start {
-            if BYTE_ORDER_MARK.get(usize::from(seen)) == Some(&byte) {
-                self.start = if seen == 2 { Start::Over } else { Start::Bytes(seen + 1) };
-                return Ok(None);
-            }
-            self.start = Start::Over;
-            self.line.extend_from_slice(&BYTE_ORDER_MARK[..usize::from(seen)]);
+    /// How many bytes are held: at most the limit when the next byte is taken.
+    pub fn held_bytes(&self) -> usize {
+        let Pending { kind, data, id, touched: _ } = &self.event;
+        let event = kind.len() + data.as_ref().map_or(0, Vec::len) + id.as_ref().map_or(0, String::len);
+        self.line.len() + event + self.last_event_id.len()
+    }
+
+    fn grow(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+        if self.held_bytes() + bytes.len() > self.limit {
+            self.state = State::TooLarge;
+            self.line = Vec::new();
+            self.event = Pending::default();
+            return Err(TooLarge { limit: self.limit });
         }
-        let lf_of_crlf = mem::take(&mut self.after_cr) && byte == b'\n';
-        match byte {
-            b'\n' if lf_of_crlf => Ok(None),
-            b'\n' => Ok(self.end_of_line()),
-            b'\r' => {
-                self.after_cr = true;
-                Ok(self.end_of_line())
-            }
-            _ => {
-                self.line.push(byte);
-                let held = self.line.len() + self.event.data.as_ref().map_or(0, Vec::len);
-                if held > self.limit { Err(TooLarge { limit: self.limit }) } else { Ok(None) }
-            }
-        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
     }
 
     fn end_of_line(&mut self) -> Option<Item> {
@@ -153,7 +195,7 @@ impl Decoder {
                 }
             },
             b"event" => self.event.kind = String::from_utf8_lossy(value).into_owned(),
-            b"id" if !value.contains(&0) => self.last_event_id = String::from_utf8_lossy(value).into_owned(),
+            b"id" if !value.contains(&0) => self.event.id = Some(String::from_utf8_lossy(value).into_owned()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 self.retry_ms = core::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
             }
@@ -164,11 +206,14 @@ impl Decoder {
     }
 
     fn end_of_event(&mut self) -> Option<Item> {
-        let event = mem::take(&mut self.event);
-        match event.data {
-            Some(data) if !data.is_empty() => Some(Item::Event(Event { kind: event.kind, data })),
+        let Pending { kind, data, id, touched } = mem::take(&mut self.event);
+        if let Some(id) = id {
+            self.last_event_id = id;
+        }
+        match data {
+            Some(data) if !data.is_empty() => Some(Item::Event(Event { kind, data })),
             Some(_) => Some(Item::Primed),
-            None if event.touched => Some(Item::Primed),
+            None if touched => Some(Item::Primed),
             None => None,
         }
     }
@@ -239,11 +284,68 @@ mod tests {
     }
 
     #[test]
+    fn f070_the_id_of_an_event_that_was_cut_off_is_not_taken() {
+        let (_, decoder) = decode(&[b"id: 1\ndata: a\n\nid: 2\ndata: b\n"]);
+        assert!(decoder.is_mid_event());
+        assert_eq!(decoder.last_event_id(), "1");
+        let (_, decoder) = decode(&[b"id: 1\n\nid: 2\0\n\nid\n\nid: 3\n\n"]);
+        assert_eq!(decoder.last_event_id(), "3");
+        assert_eq!(decode(&[b"id: 1\n\nid\n\n"]).1.last_event_id(), "");
+    }
+
+    #[test]
+    fn f071_priming_events_are_noted_and_the_stream_goes_on() {
+        let (items, decoder) =
+            decode(&[b"id: 7\nretry: 1500\ndata:\n\nevent: ping\ndata: {}\n\nretry: soon\ndata: x\n\n"]);
+        assert_eq!(items, [Item::Primed, event("ping", "{}"), event("", "x")]);
+        let kinds = items.iter().filter_map(|item| match item {
+            Item::Event(event) => Some(event.is_message()),
+            Item::Primed | Item::Comment => None,
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), [false, true]);
+        assert_eq!((decoder.last_event_id(), decoder.retry_ms()), ("7", Some(1500)));
+    }
+
+    #[test]
+    fn sse_04_half_a_byte_order_mark_is_text() {
+        for start in ["\u{ef}", "\u{fefe}"] {
+            assert_eq!(decode(&[format!("{start}\ndata: x\n\n").as_bytes()]).0, [event("", "x")]);
+        }
+        let (items, _) = decode(&[b"\xef\xbb", b"\xbfdata: x\n\n"]);
+        assert_eq!(items, [event("", "x")]);
+        let (items, _) = decode(&[b"\xef\xbb", b"\n\ndata: x\n\n"]);
+        assert_eq!(items, [Item::Primed, event("", "x")]);
+        // A second mark is text: only the first is one.
+        assert_eq!(decode(&["\u{feff}\u{feff}data: x\n\n".as_bytes()]).0, [Item::Primed]);
+    }
+
+    #[test]
     fn sse_11_an_event_beyond_the_limit_ends_the_stream() {
-        let mut decoder = Decoder::new(8);
-        assert_eq!(decoder.push(b"data: 123456789"), Err(TooLarge { limit: 8 }));
-        let mut decoder = Decoder::new(8);
-        assert!(decoder.push(b"data: 1\ndata: 2\n").is_ok());
-        assert_eq!(decoder.push(b"data: 3456"), Err(TooLarge { limit: 8 }));
+        let too_large = Err(TooLarge { limit: 16 });
+        for stream in [
+            &b"data: 12345678901"[..],
+            b"data: 1\ndata: 2\ndata: 34567890",
+            b": 123456789012345",
+            b"event: 12345678\ndata: 123",
+            b"id: 12345678\n\ndata: 123",
+            b"id: \xff\xff\xff\xff\xff\ndata: 1",
+        ] {
+            let mut decoder = Decoder::new(16);
+            let mut rest = stream;
+            while let Ok((taken, _)) = decoder.push(rest) {
+                rest = &rest[taken..];
+                assert!(!rest.is_empty(), "{stream:?} was taken");
+            }
+            assert_eq!(decoder.push(b"\n\ndata: 1\n\n"), too_large, "the end is final");
+            assert!(decoder.held_bytes() <= 16);
+
+            let mut decoder = Decoder::new(16);
+            assert!(
+                stream.chunks(1).any(|byte| decoder.push(byte) == too_large),
+                "cut, {stream:?} was taken"
+            );
+        }
+        let mut decoder = Decoder::new(16);
+        assert!(decoder.push(b"data: 1234567890\n\n").is_ok());
     }
 }

@@ -31,6 +31,8 @@ pub fn event(message: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::sse::{Decoder, Item};
 
@@ -54,5 +56,18 @@ mod tests {
             assert_eq!((event.data.as_slice(), event.kind.as_str()), (data.as_bytes(), ""));
         }
         assert_eq!(read_back(KEEP_ALIVE), [Item::Comment]);
+    }
+
+    proptest! {
+        #[test]
+        fn d_18_no_part_of_a_message_can_be_read_as_anything_else(message in "[a-d:\\r\\n\u{feff} ]{0,40}") {
+            let lines = message.replace("\r\n", "\n").replace('\r', "\n");
+            let items = read_back(&event(message.as_bytes()));
+            match &items[..] {
+                [Item::Event(event)] => prop_assert_eq!(event.data.as_slice(), lines.as_bytes()),
+                [Item::Primed] => prop_assert!(lines.is_empty()),
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
     }
 }

@@ -75,6 +75,11 @@ impl Framer {
         (bytes > 0).then_some(Line::Unfinished { bytes })
     }
 
+    /// How many bytes are held: at most one more than the limit.
+    pub const fn held_bytes(&self) -> usize {
+        self.line.len()
+    }
+
     fn grow(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         let length = self.line.len().saturating_add(bytes.len());
