@@ -131,7 +131,7 @@ fn row(scenario: Scenario, hop: Hop, transcript: &Transcript) -> Row {
     let (mut posted, mut closed) = (false, false);
     let mut ignored = Vec::new();
     for (_, event) in transcript.events() {
-        let Event::Exchange(event) = event;
+        let Event::Exchange(event) = event else { continue };
         match *event {
             Exchange::CallerEnd { end: seen } => end = Some(seen),
             Exchange::Put { by: Side::Client, message: Message::Cancelled { .. } } => posted = true,

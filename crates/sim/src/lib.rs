@@ -14,5 +14,6 @@ pub mod planted;
 pub mod replay;
 pub mod run;
 pub mod scopes;
+pub mod store;
 pub mod transcript;
 pub mod world;

@@ -1,13 +1,16 @@
 //! I-01: exactly one terminal outcome, and nothing after it.
 
 use super::Verdict;
-use crate::event::{Exchange, Side};
+use super::attempts::Attempts;
+use crate::event::{Exchange, Ledger, Side};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct OneEnd {
     caller_ended: bool,
     server_started: bool,
     server_ended: bool,
+    /// Whether the caller of an attempt was told, or its process died.
+    attempts: Attempts<bool>,
 }
 
 impl OneEnd {
@@ -30,6 +33,24 @@ impl OneEnd {
             Exchange::AtRest { .. } if !self.caller_ended => return Err("the caller was never told an end"),
             Exchange::AtRest { .. } if self.server_started && !self.server_ended => {
                 return Err("the server never ended");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn see_ledger(&mut self, event: &Ledger) -> Verdict {
+        match *event {
+            Ledger::Begun { attempt, .. } => self.attempts.set(attempt, false),
+            Ledger::Crashed { attempt } => self.attempts.set(attempt, true),
+            Ledger::Told { attempt, .. } => {
+                if self.attempts.get(attempt) != Some(false) {
+                    return Err("a caller was told a second end");
+                }
+                self.attempts.set(attempt, true);
+            }
+            Ledger::AtRest { .. } if self.attempts.all().any(|told| !told) => {
+                return Err("a caller was never told an end");
             }
             _ => {}
         }

@@ -1,12 +1,18 @@
 //! One checker an invariant. A checker sees only what was seen at the ends and on the wire, keeps its own small account
 //! of it, and says when the account does not add up; it never looks into a machine.
 
+mod attempts;
 mod i01_one_end;
 mod i02_race;
 mod i03_cancel_names;
 mod i04_clocks;
 mod i05_progress;
 mod i06_ids;
+mod i08_one_fingerprint;
+mod i09_same_answer;
+mod i10_one_lease;
+mod i11_durable_first;
+mod i12_unknown_is_said;
 mod i24_rest;
 mod i25_drain;
 
@@ -44,7 +50,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 24, 25];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 24, 25];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -52,67 +58,95 @@ type Verdict = Result<(), &'static str>;
 /// All checkers, and the first violation that they found.
 #[derive(Clone, Debug)]
 pub struct Checks {
-    only: Option<Invariant>,
-    violation: Option<Violation>,
+    found: Found,
     i01: i01_one_end::OneEnd,
     i02: i02_race::Race,
     i03: i03_cancel_names::CancelNames,
     i04: i04_clocks::Clocks,
     i05: i05_progress::Progresses,
     i06: i06_ids::Ids,
+    i08: i08_one_fingerprint::OneFingerprint,
+    i09: i09_same_answer::SameAnswer,
+    i10: i10_one_lease::OneLease,
+    i11: i11_durable_first::DurableFirst,
+    i12: i12_unknown_is_said::UnknownIsSaid,
 }
 
 impl Checks {
     /// Checkers that have seen nothing yet.
     pub fn new() -> Self {
         Self {
-            only: None,
-            violation: None,
+            found: Found::default(),
             i01: Default::default(),
             i02: Default::default(),
             i03: Default::default(),
             i04: Default::default(),
             i05: Default::default(),
             i06: Default::default(),
+            i08: Default::default(),
+            i09: Default::default(),
+            i10: Default::default(),
+            i11: Default::default(),
+            i12: Default::default(),
         }
     }
 
     /// The same, deaf to all but one invariant: a planted bug must be caught by the checker that is meant for it.
     pub fn only(invariant: Invariant) -> Self {
-        Self { only: Some(invariant), ..Self::new() }
+        Self { found: Found { only: Some(invariant), violation: None }, ..Self::new() }
     }
 
     /// The first violation.
     #[inline]
     pub const fn violation(&self) -> Option<Violation> {
-        self.violation
+        self.found.violation
     }
 
     /// Judges an event.
     #[inline]
     pub fn see(&mut self, now: Now, event: &Event) {
         match event {
-            Event::Exchange(event) => {
-                let verdicts = [
-                    (1, self.i01.see(event)),
-                    (2, self.i02.see(now, event)),
-                    (3, self.i03.see(now, event)),
-                    (4, self.i04.see(now, event)),
-                    (5, self.i05.see(now, event)),
-                    (6, self.i06.see(event)),
-                    (24, i24_rest::see(event)),
-                ];
-                for (number, verdict) in verdicts {
-                    self.judge(Invariant(number), verdict);
-                }
-            }
+            Event::Exchange(event) => self.found.judge_all([
+                (1, self.i01.see(event)),
+                (2, self.i02.see(now, event)),
+                (3, self.i03.see(now, event)),
+                (4, self.i04.see(now, event)),
+                (5, self.i05.see(now, event)),
+                (6, self.i06.see(event)),
+                (24, i24_rest::see(event)),
+            ]),
+            Event::Ledger(event) => self.found.judge_all([
+                (1, self.i01.see_ledger(event)),
+                (8, self.i08.see(event)),
+                (9, self.i09.see(event)),
+                (10, self.i10.see(now, event)),
+                (11, self.i11.see(event)),
+                (12, self.i12.see(event)),
+                (24, i24_rest::see_ledger(event)),
+            ]),
         }
     }
 
     /// Judges the draining of a machine.
     #[inline]
     pub fn drained(&mut self, now: Now, outputs: usize, next: Option<Instant>) {
-        self.judge(Invariant(25), i25_drain::drained(now, outputs, next));
+        self.found.judge(Invariant(25), i25_drain::drained(now, outputs, next));
+    }
+}
+
+/// The first violation, of any invariant or of the only one that counts.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    only: Option<Invariant>,
+    violation: Option<Violation>,
+}
+
+impl Found {
+    #[inline]
+    fn judge_all<const N: usize>(&mut self, verdicts: [(u8, Verdict); N]) {
+        for (number, verdict) in verdicts {
+            self.judge(Invariant(number), verdict);
+        }
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! these modules hands back what it was given.
 
 pub(crate) mod exchange;
+pub(crate) mod ledger;
 
 use crate::check::Invariant;
 
@@ -72,6 +73,26 @@ bugs! {
         "progress is handed on twice";
     AnswerUnderRetypedId, "answer-under-retyped-id", breaks 6 in "exchange-stdio-modern":
         "the answer carries the id in another JSON type";
+    FingerprintNotCompared, "fingerprint-not-compared", breaks 8 in "ledger-other-arguments-gateway":
+        "the stored answer is replayed without comparing the fingerprint";
+    ReplayAltered, "replay-altered", breaks 9 in "ledger-equal-arguments-gateway":
+        "a replay differs from the stored answer";
+    LiveLeaseIgnored, "live-lease-ignored", breaks 10 in "ledger-equal-arguments-upstream":
+        "a key is claimed while another lease on it lives";
+    StaleEpochSettles, "stale-epoch-settles", breaks 10 in "ledger-equal-arguments-upstream":
+        "an owner that was taken for dead settles under its successor's epoch";
+    SentBeforeClaim, "sent-before-claim", breaks 11 in "ledger-equal-arguments-gateway":
+        "the request leaves before its claim is durable";
+    ToldBeforeSettled, "told-before-settled", breaks 11 in "ledger-equal-arguments-gateway":
+        "the caller is told the result before it is durable";
+    DoubtfulRepeated, "doubtful-repeated", breaks 12 in "ledger-equal-arguments-gateway":
+        "what may have been executed is sent again, and nobody enforces its key";
+    KeyCheckedApart, "key-checked-apart", breaks 12 in "ledger-race-two":
+        "the key is looked up before the transaction that has the effect";
+    SentAfterLease, "sent-after-lease", breaks 12 in "ledger-reconcile":
+        "an owner that slept beyond its lease sends all the same";
+    UnknownCalledRejected, "unknown-called-rejected", breaks 12 in "ledger-equal-arguments-gateway":
+        "an attempt without an answer is stored as not executed";
     IdNeverReleased, "id-never-released", breaks 24 in "exchange-stdio-modern":
         "the id of an ended request is never released";
     TimerInThePast, "timer-in-the-past", breaks 25 in "exchange-stdio-modern":

@@ -1,6 +1,8 @@
 //! The small worlds that are explored to their last order, by name.
 
 mod exchange;
+mod ledger;
+mod race;
 
 use crate::run::Run;
 
@@ -24,9 +26,7 @@ impl Scope {
 
 /// All scopes, in the order in which reports print them.
 pub fn all() -> Vec<Scope> {
-    let mut scopes = exchange::scopes();
-    scopes.shrink_to_fit();
-    scopes
+    [exchange::scopes(), ledger::scopes(), race::scopes()].into_iter().flatten().collect()
 }
 
 /// The scope of this name.

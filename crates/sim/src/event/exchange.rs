@@ -1,9 +1,4 @@
-//! What can be seen of a run, at the ends and on the wire: the only thing that checkers judge and transcripts keep.
-//!
-//! Events are small and `Copy`, so that watching a run costs next to nothing. Their derived `Hash` is what the
-//! [transcript](crate::transcript) digests and their derived `Serialize` is what it prints.
-
-use std::fmt;
+//! What can be seen of one request on one hop.
 
 use serde::{Serialize, Serializer};
 use steadfast_core::exchange::requester::End;
@@ -11,18 +6,8 @@ use steadfast_core::exchange::responder::Answer;
 use steadfast_core::exchange::table::Unroutable;
 use steadfast_core::exchange::{Clock, Ignored, Operation, Reply, Terminal};
 use steadfast_core::hop::{Era, Hop, Transport};
-use steadfast_core::ids::{ProgressToken, RequestId, Tag};
 
-/// The payload of every simulated answer: a number that tells one answer from another.
-pub type Body = u32;
-
-/// Everything that can be seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(untagged)]
-pub enum Event {
-    /// Of one request on one hop.
-    Exchange(Exchange),
-}
+use super::{Body, Id};
 
 /// One of the two ends of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -187,101 +172,6 @@ pub enum Message {
         #[serde(serialize_with = "as_answer")]
         answer: Answer<Body>,
     },
-}
-
-/// A request id or progress token, with its JSON type; ASCII strings of at most 14 bytes are enough for a simulation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Id {
-    /// A JSON integer.
-    Integer(i64),
-    /// A JSON string.
-    String {
-        /// How many of the bytes count.
-        len: u8,
-        /// UTF-8, the rest zero.
-        bytes: [u8; 14],
-    },
-}
-
-impl Id {
-    /// An ASCII string id of at most 14 bytes; anything else is the empty string.
-    pub const fn text(text: &str) -> Self {
-        let mut bytes = [0; 14];
-        if text.len() > 14 || !text.is_ascii() {
-            return Self::String { len: 0, bytes };
-        }
-        let mut i = 0;
-        while i < text.len() {
-            bytes[i] = text.as_bytes()[i];
-            i += 1;
-        }
-        Self::String { len: text.len() as u8, bytes }
-    }
-
-    /// The other JSON type with the same digits: what a careless peer makes of an id (F016).
-    pub fn retyped(self) -> Self {
-        match self {
-            Self::Integer(n) => Self::text(&n.to_string()),
-            Self::String { .. } => Self::Integer(0),
-        }
-    }
-
-    fn of(tag: &Tag) -> Self {
-        match tag {
-            Tag::Integer(n) => Self::Integer(i64::try_from(*n).unwrap_or(i64::MAX)),
-            Tag::String(text) => Self::text(text),
-        }
-    }
-
-    fn tag(self) -> Tag {
-        match self {
-            Self::Integer(n) => Tag::from(n),
-            Self::String { len, bytes } => {
-                Tag::from(std::str::from_utf8(&bytes[..usize::from(len)]).unwrap_or_default())
-            }
-        }
-    }
-}
-
-impl From<&RequestId> for Id {
-    fn from(id: &RequestId) -> Self {
-        Self::of(&id.0)
-    }
-}
-
-impl From<&ProgressToken> for Id {
-    fn from(token: &ProgressToken) -> Self {
-        Self::of(&token.0)
-    }
-}
-
-impl From<Id> for RequestId {
-    fn from(id: Id) -> Self {
-        Self(id.tag())
-    }
-}
-
-impl From<Id> for ProgressToken {
-    fn from(id: Id) -> Self {
-        Self(id.tag())
-    }
-}
-
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tag().fmt(f)
-    }
-}
-
-impl Serialize for Id {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Integer(n) => serializer.serialize_i64(*n),
-            Self::String { len, bytes } => {
-                serializer.serialize_str(std::str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default())
-            }
-        }
-    }
 }
 
 /// The word for a terminal state in reports: `completed`, `timed_out_idle` and so on.
