@@ -4,6 +4,7 @@ mod call;
 mod exit;
 mod gateway;
 mod serve;
+mod store;
 
 use clap::{Parser, Subcommand};
 

@@ -146,7 +146,8 @@ pub struct OwnError<'a> {
 }
 
 impl OwnError<'_> {
-    fn member(&self) -> Value {
+    /// The member `steadfast/error`.
+    pub(crate) fn member(&self) -> Value {
         let mut error = json!({
             "kind": self.kind.as_str(),
             "category": self.category,
@@ -162,7 +163,8 @@ impl OwnError<'_> {
         error
     }
 
-    fn sentence(&self) -> String {
+    /// What happened, and what is known of the effect.
+    pub(crate) fn sentence(&self) -> String {
         let effect = match self.outcome {
             Outcome::NotExecuted => "it was not executed",
             Outcome::Executed => "it was executed",

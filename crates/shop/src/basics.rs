@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steadfast::core::exchange::{Finite, Progress};
-use steadfast::server::tools::{ToolResult, Tools};
+use steadfast::server::tools::{Call, ToolResult, Tools};
 
 /// Adds `echo` and `slow`.
 pub(crate) fn add(tools: Tools) -> Tools {
     tools
-        .with(
-            "echo",
-            "Returns its arguments as they came.",
-            json!({ "type": "object" }),
-            |arguments, _| async move { ToolResult::structured(Value::Object(arguments)) },
-        )
+        .with("echo", "Returns its arguments as they came.", json!({ "type": "object" }), |call| async move {
+            ToolResult::structured(Value::Object(call.arguments))
+        })
         .with(
             "slow",
             "Works in steps, reports each, and stops when it is cancelled.",
@@ -25,7 +22,8 @@ pub(crate) fn add(tools: Tools) -> Tools {
                     "step_ms": { "type": "integer", "minimum": 0, "maximum": 60_000 },
                 },
             }),
-            |arguments, context| async move {
+            |call| async move {
+                let Call { arguments, context, .. } = call;
                 let steps = number(&arguments, "steps", 10);
                 let step = Duration::from_millis(number(&arguments, "step_ms", 100));
                 for done in 1..=steps {

@@ -298,6 +298,32 @@ impl Ledger {
         })
     }
 
+    /// Makes a tool author's own tables, next to the ledger's: statements that may run at every start, such as
+    /// `CREATE TABLE IF NOT EXISTS`.
+    ///
+    /// # Errors
+    /// What SQLite says; nothing of it stays then.
+    pub fn prepare(&self, schema: &'static str) -> Result<(), StoreError> {
+        self.change(move |connection, _| {
+            connection.execute_batch("SAVEPOINT prepare")?;
+            let prepared = connection.execute_batch(schema);
+            connection.execute_batch(if prepared.is_ok() {
+                "RELEASE prepare"
+            } else {
+                "ROLLBACK TO prepare; RELEASE prepare"
+            })?;
+            prepared
+        })
+    }
+
+    /// Reads a tool author's own tables, on a connection that cannot write.
+    ///
+    /// # Errors
+    /// What SQLite or `read` says.
+    pub fn look<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        Ok(read(&lock(&self.reader))?)
+    }
+
     /// Forgets records that were settled for `retention`; what is claimed, awaiting or unknown stays (ruling 15).
     /// Says how many it forgot, at most 10,000 a call.
     ///
@@ -313,6 +339,15 @@ impl Ledger {
     /// The file cannot be read.
     pub fn lookup(&self, scope: &Scope, key: &Key) -> Result<Option<Line>, StoreError> {
         Ok(self.read(scope, key)?.map(|row| row.into_line(self.clock.stamp())))
+    }
+
+    /// The answer of a committed record, and the operation that gave it: how a caller whose response was lost finds
+    /// what happened.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn answer(&self, scope: &Scope, key: &Key) -> Result<Option<(String, Answer)>, StoreError> {
+        Ok(self.read(scope, key)?.and_then(rows::Row::into_answer))
     }
 
     fn read(&self, scope: &Scope, key: &Key) -> Result<Option<rows::Row>, StoreError> {

@@ -47,6 +47,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// A context of nobody: progress goes nowhere and nothing cancels. For calling a service without a server.
+    pub fn detached() -> Self {
+        Self { progress: None, cancelled: CancellationToken::new() }
+    }
+
     /// Whether the caller asked for progress.
     pub const fn wants_progress(&self) -> bool {
         self.progress.is_some()

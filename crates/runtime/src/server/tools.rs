@@ -8,10 +8,29 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use steadfast_core::exchange::Reply;
+use steadfast_core::fingerprint::{Carrier, Key};
+use steadfast_core::ijson::Document;
 use steadfast_core::object::Members;
 
 use super::{Answering, Context, Request, Service};
-use crate::message;
+use crate::message::{self, OwnError};
+
+/// The argument that carries an idempotency key, as a pointer into the arguments.
+const KEY_POINTER: &str = "/idempotencyKey";
+
+/// One call of a tool.
+#[derive(Debug)]
+pub struct Call {
+    /// The arguments, as they came.
+    pub arguments: Map<String, Value>,
+    /// The business intent, where the caller named one: in `_meta["steadfast/idempotencyKey"]`, in
+    /// `params.idempotencyKey` or in the argument `idempotencyKey`.
+    pub key: Option<Key>,
+    /// With a key: the canonical arguments without the member that carries it, which the key is bound to.
+    pub bound: Vec<u8>,
+    /// Progress, and the cancel switch.
+    pub context: Context,
+}
 
 /// What a tool returns: text for a model, and whether it tells of a failure of the tool's own work.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,22 +41,38 @@ pub struct ToolResult {
     pub text: String,
     /// The tool's own failure; a completed call all the same (ERR-14).
     pub is_error: bool,
+    /// Members for the result's `_meta`, such as `steadfast/replayed`.
+    pub meta: Map<String, Value>,
 }
 
 impl ToolResult {
     /// A result that is only text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { structured: None, text: text.into(), is_error: false }
+        Self { structured: None, text: text.into(), is_error: false, meta: Map::new() }
     }
 
     /// A result that is data; its text is the same as JSON.
     pub fn structured(value: Value) -> Self {
-        Self { text: value.to_string(), structured: Some(value), is_error: false }
+        Self { text: value.to_string(), structured: Some(value), is_error: false, meta: Map::new() }
     }
 
     /// A failure of the tool's work.
     pub fn error(text: impl Into<String>) -> Self {
-        Self { structured: None, text: text.into(), is_error: true }
+        Self { structured: None, text: text.into(), is_error: true, meta: Map::new() }
+    }
+
+    /// An error that was made by Steadfast on this side of the tool, and says what is known of the effect.
+    pub fn own_error(error: &OwnError<'_>) -> Self {
+        let mut result = Self::error(error.sentence());
+        result.meta.insert("steadfast/error".into(), error.member());
+        result
+    }
+
+    /// Marks the result as an earlier execution's.
+    #[must_use]
+    pub fn replayed(mut self) -> Self {
+        self.meta.insert("steadfast/replayed".into(), Value::Bool(true));
+        self
     }
 
     fn to_json(&self) -> Value {
@@ -51,13 +86,14 @@ impl ToolResult {
         if self.is_error {
             result["isError"] = Value::Bool(true);
         }
+        if !self.meta.is_empty() {
+            result["_meta"] = Value::Object(self.meta.clone());
+        }
         result
     }
 }
 
-type Handler = Arc<
-    dyn Fn(Map<String, Value>, Context) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync,
->;
+type Handler = Arc<dyn Fn(Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync>;
 
 struct Tool {
     description: String,
@@ -81,20 +117,20 @@ impl Tools {
     #[must_use]
     pub fn with<F, R>(mut self, name: &str, description: &str, input_schema: Value, handler: F) -> Self
     where
-        F: Fn(Map<String, Value>, Context) -> R + Send + Sync + 'static,
+        F: Fn(Call) -> R + Send + Sync + 'static,
         R: Future<Output = ToolResult> + Send + 'static,
     {
         let tool = Tool {
             description: description.to_owned(),
             input_schema,
-            handler: Arc::new(move |arguments, context| Box::pin(handler(arguments, context))),
+            handler: Arc::new(move |call| Box::pin(handler(call))),
         };
         self.tools.insert(name.to_owned(), tool);
         self
     }
 
     fn complete(&self, mut result: Value) -> super::Answer {
-        result["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": self.server });
+        result["_meta"]["io.modelcontextprotocol/serverInfo"] = self.server.clone();
         Reply::Result(Bytes::from(result.to_string()))
     }
 
@@ -139,8 +175,29 @@ impl Tools {
             Some(Ok(arguments)) => arguments,
             Some(Err(_)) => return refuse("params.arguments must be an object".into()),
         };
+        let meta = params.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
+        let carried = [
+            (Carrier::Meta, meta.get_str("steadfast/idempotencyKey")),
+            (Carrier::Params, params.get_str("idempotencyKey")),
+            (Carrier::Arguments, arguments.get("idempotencyKey").and_then(Value::as_str).map(str::to_owned)),
+        ];
+        let key = match Key::from_carriers(carried.iter().map(|(carrier, key)| (*carrier, key.as_deref()))) {
+            Ok(key) => key,
+            Err(error) => return refuse(error.to_string()),
+        };
+        let mut bound = Vec::new();
+        if key.is_some() {
+            // From the text that came: the parsed arguments no longer show what two readers could read differently.
+            match Document::parse(params.get("arguments").unwrap_or("{}").as_bytes()) {
+                Ok(mut document) => {
+                    document.remove(KEY_POINTER);
+                    bound = document.canonical().into_bytes();
+                }
+                Err(fault) => return refuse(format!("the arguments cannot be bound to a key: {fault}")),
+            }
+        }
         let this = Arc::clone(self);
-        let working = (tool.handler)(arguments, context);
+        let working = (tool.handler)(Call { arguments, key, bound, context });
         Box::pin(async move { this.complete(working.await.to_json()) })
     }
 }

@@ -53,6 +53,17 @@ impl Row {
         matches!(self.record.state, State::Committed { .. })
     }
 
+    pub(super) fn into_answer(self) -> Option<(String, Answer)> {
+        match self.record.state {
+            State::Committed { answer } => Some((self.operation, answer)),
+            State::Claimed { .. }
+            | State::AwaitingInput
+            | State::HeldByTask { .. }
+            | State::Rejected
+            | State::Unknown => None,
+        }
+    }
+
     pub(super) fn into_line(mut self, now: Stamp) -> Line {
         self.record.expire(now);
         let answer_bytes = match &self.record.state {
