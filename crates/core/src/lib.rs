@@ -2,10 +2,10 @@
 //!
 //! # Reading order
 //! [`time`], [`ids`] and [`error`] are the words. [`envelope`] and [`ijson`] read what came over the wire.
-//! [`exchange`] is the life of one request on one hop; [`call`] is one logical call over one or many
-//! exchanges; [`policy`] says what may be repeated and when; [`ledger`] and [`fingerprint`] say what a key
-//! means. [`sse`], [`stdio`] are the codecs and the bounded queue; [`subscription`] and [`task`] the long
-//! lives; [`review`] judges a description of an operation by the same tables.
+//! [`exchange`] is the life of one request on one hop; [`policy`] says what may be repeated and when;
+//! [`ledger`] and [`fingerprint`] say what a key means. [`sse`], [`stdio`] are the codecs and the bounded
+//! queue; [`subscription`] and [`task`] the long lives; [`review`] judges a description of an operation by
+//! the same tables.
 //!
 //! # The contract of every state machine
 //! **Change, then drain, then change.** `handle(now, input)` changes state; `poll_output()` is drained until it
@@ -17,7 +17,6 @@
 
 extern crate alloc;
 
-pub mod call;
 pub mod envelope;
 pub mod error;
 pub mod exchange;

@@ -15,6 +15,7 @@ mod i11_durable_first;
 mod i12_unknown_is_said;
 mod i24_rest;
 mod i25_drain;
+mod i26_whole_lines;
 
 use std::fmt;
 
@@ -50,7 +51,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 24, 25];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 24, 25, 26];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -70,6 +71,7 @@ pub struct Checks {
     i10: i10_one_lease::OneLease,
     i11: i11_durable_first::DurableFirst,
     i12: i12_unknown_is_said::UnknownIsSaid,
+    i26: i26_whole_lines::WholeLines,
 }
 
 impl Checks {
@@ -88,6 +90,7 @@ impl Checks {
             i10: Default::default(),
             i11: Default::default(),
             i12: Default::default(),
+            i26: Default::default(),
         }
     }
 
@@ -124,6 +127,7 @@ impl Checks {
                 (12, self.i12.see(event)),
                 (24, i24_rest::see_ledger(event)),
             ]),
+            Event::Stdio(event) => self.found.judge_all([(26, self.i26.see(event))]),
         }
     }
 

@@ -5,9 +5,11 @@
 
 mod exchange;
 mod ledger;
+mod stdio;
 
 pub use exchange::{Exchange, Message, Side, Started, ignored_words, terminal_word};
 pub use ledger::{Answer, Ledger, Settled, Told, Verdict};
+pub use stdio::{Line, Stdio};
 
 use std::fmt;
 
@@ -25,6 +27,8 @@ pub enum Event {
     Exchange(Exchange),
     /// Of attempts under idempotency keys.
     Ledger(Ledger),
+    /// Of a child process behind its pipes.
+    Stdio(Stdio),
 }
 
 /// A request id or progress token, with its JSON type; ASCII strings of at most 14 bytes are enough for a simulation.

@@ -6,6 +6,7 @@
 
 pub(crate) mod exchange;
 pub(crate) mod ledger;
+pub(crate) mod stdio;
 
 use crate::check::Invariant;
 
@@ -97,6 +98,10 @@ bugs! {
         "the id of an ended request is never released";
     TimerInThePast, "timer-in-the-past", breaks 25 in "exchange-stdio-modern":
         "a machine wants to be woken at once for ever";
+    PieceTakenForLine, "piece-taken-for-line", breaks 26 in "stdio-noise":
+        "what one read brought is taken for a line";
+    PendingCallForgotten, "pending-call-forgotten", breaks 26 in "stdio-noise":
+        "a dead child leaves a call waiting for ever";
 }
 
 impl Bug {

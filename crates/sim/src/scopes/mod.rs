@@ -3,6 +3,7 @@
 mod exchange;
 mod ledger;
 mod race;
+mod stdio;
 
 use crate::run::Run;
 
@@ -26,7 +27,7 @@ impl Scope {
 
 /// All scopes, in the order in which reports print them.
 pub fn all() -> Vec<Scope> {
-    [exchange::scopes(), ledger::scopes(), race::scopes()].into_iter().flatten().collect()
+    [exchange::scopes(), ledger::scopes(), race::scopes(), stdio::scopes()].into_iter().flatten().collect()
 }
 
 /// The scope of this name.
