@@ -45,14 +45,22 @@ impl Failure {
 
     /// Prints the sentence and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
+        if self.sentence.is_empty() {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("steadfast: {}", self.sentence);
         self.code.into()
     }
 }
 
-/// Most failures are a command line or a file that cannot be used.
-impl<E: std::error::Error> From<E> for Failure {
+/// Most failures are a command line or a file that cannot be used. A reader that went away, as `head` does, is none.
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
+        let any: &(dyn std::error::Error + 'static) = &error;
+        if any.downcast_ref::<std::io::Error>().is_some_and(|it| it.kind() == std::io::ErrorKind::BrokenPipe)
+        {
+            return Self { code: Code::Usage, sentence: String::new() };
+        }
         Self::new(Code::Usage, error)
     }
 }

@@ -3,8 +3,11 @@
 mod call;
 mod exit;
 mod gateway;
+mod ledger;
 mod serve;
+mod sim;
 mod store;
+mod ui;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +24,8 @@ enum Command {
     Serve(serve::Args),
     Gateway(gateway::Args),
     Call(call::Args),
+    Ledger(ledger::Args),
+    Sim(sim::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -28,6 +33,8 @@ fn main() -> std::process::ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Call(args) => call::run(args),
+        Command::Ledger(args) => ledger::run(args),
+        Command::Sim(args) => sim::run(args),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }

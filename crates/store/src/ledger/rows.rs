@@ -13,7 +13,7 @@ use super::{Answer, Intent, rfc_3339};
 const PURGE_LIMIT: i64 = 10_000;
 
 /// A record as a person reads it. It holds no arguments: they are never stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Line {
     /// Whose key.
     pub tenant: String,
