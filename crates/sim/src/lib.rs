@@ -9,6 +9,7 @@ pub mod check;
 pub mod choices;
 pub mod event;
 pub mod explore;
+pub mod fixtures;
 pub mod lab;
 pub mod planted;
 pub mod replay;

@@ -34,6 +34,13 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// The same before these checkers.
+    #[must_use]
+    pub fn judged_by(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
+    }
+
     /// The same, counting the states that are passed.
     #[must_use]
     pub const fn counting(mut self, states: &'a mut States) -> Self {

@@ -13,9 +13,12 @@ mod i09_same_answer;
 mod i10_one_lease;
 mod i11_durable_first;
 mod i12_unknown_is_said;
+mod i16_bounded;
 mod i24_rest;
 mod i25_drain;
 mod i26_whole_lines;
+
+pub(crate) use i16_bounded::FINAL_BYTES;
 
 use std::fmt;
 
@@ -51,7 +54,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 24, 25, 26];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 16, 24, 25, 26];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -71,6 +74,7 @@ pub struct Checks {
     i10: i10_one_lease::OneLease,
     i11: i11_durable_first::DurableFirst,
     i12: i12_unknown_is_said::UnknownIsSaid,
+    i16: i16_bounded::Bounded,
     i26: i26_whole_lines::WholeLines,
 }
 
@@ -90,6 +94,7 @@ impl Checks {
             i10: Default::default(),
             i11: Default::default(),
             i12: Default::default(),
+            i16: Default::default(),
             i26: Default::default(),
         }
     }
@@ -127,6 +132,7 @@ impl Checks {
                 (12, self.i12.see(event)),
                 (24, i24_rest::see_ledger(event)),
             ]),
+            Event::Queue(event) => self.found.judge_all([(16, self.i16.see(event))]),
             Event::Stdio(event) => self.found.judge_all([(26, self.i26.see(event))]),
         }
     }

@@ -5,10 +5,12 @@
 
 mod exchange;
 mod ledger;
+mod queue;
 mod stdio;
 
 pub use exchange::{Exchange, Message, Side, Started, ignored_words, terminal_word};
 pub use ledger::{Answer, Ledger, Settled, Told, Verdict};
+pub use queue::{Became, Held, Queue, What};
 pub use stdio::{Line, Stdio};
 
 use std::fmt;
@@ -27,6 +29,8 @@ pub enum Event {
     Exchange(Exchange),
     /// Of attempts under idempotency keys.
     Ledger(Ledger),
+    /// Of a stream's queue.
+    Queue(Queue),
     /// Of a child process behind its pipes.
     Stdio(Stdio),
 }

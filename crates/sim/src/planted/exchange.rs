@@ -53,6 +53,12 @@ pub(crate) fn answered_id(bug: Option<Bug>, id: Id) -> Id {
     }
 }
 
+/// Whether the server sends what its handler produces after a cancel.
+#[inline]
+pub(crate) fn answers_late(bug: Option<Bug>) -> bool {
+    bug == Some(Bug::AnsweredAfterCancel)
+}
+
 /// Whether ids of ended requests are released.
 #[inline]
 pub(crate) fn releases_ids(bug: Option<Bug>) -> bool {

@@ -6,6 +6,7 @@
 
 pub(crate) mod exchange;
 pub(crate) mod ledger;
+pub(crate) mod queue;
 pub(crate) mod stdio;
 
 use crate::check::Invariant;
@@ -60,6 +61,8 @@ bugs! {
         "a response that comes after the cancel is delivered all the same";
     CancelPostedOverModernHttp, "cancel-posted-over-modern-http", breaks 2 in "exchange-http-modern":
         "a request over modern HTTP is cancelled by posting a notification";
+    AnsweredAfterCancel, "answered-after-cancel", breaks 2 in "exchange-stdio-modern":
+        "the server answers although the cancel has won";
     SignalForgotten, "signal-forgotten", breaks 2 in "exchange-stdio-legacy":
         "the server is never told that the caller gave up";
     CancelUnderRetypedId, "cancel-under-retyped-id", breaks 3 in "exchange-stdio-modern":
@@ -94,6 +97,12 @@ bugs! {
         "an owner that slept beyond its lease sends all the same";
     UnknownCalledRejected, "unknown-called-rejected", breaks 12 in "ledger-equal-arguments-gateway":
         "an attempt without an answer is stored as not executed";
+    QueueUnbounded, "queue-unbounded", breaks 16 in "queue-two-places":
+        "what finds no room in the queue is kept all the same";
+    FinalDropped, "final-dropped", breaks 16 in "queue-three-places":
+        "a final response is dropped like anything else";
+    LossNotTold, "loss-not-told", breaks 16 in "queue-two-places":
+        "the peer is not told that something was dropped";
     IdNeverReleased, "id-never-released", breaks 24 in "exchange-stdio-modern":
         "the id of an ended request is never released";
     TimerInThePast, "timer-in-the-past", breaks 25 in "exchange-stdio-modern":

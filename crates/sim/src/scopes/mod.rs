@@ -2,6 +2,7 @@
 
 mod exchange;
 mod ledger;
+mod queue;
 mod race;
 mod stdio;
 
@@ -27,7 +28,10 @@ impl Scope {
 
 /// All scopes, in the order in which reports print them.
 pub fn all() -> Vec<Scope> {
-    [exchange::scopes(), ledger::scopes(), race::scopes(), stdio::scopes()].into_iter().flatten().collect()
+    [exchange::scopes(), ledger::scopes(), race::scopes(), queue::scopes(), stdio::scopes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The scope of this name.

@@ -1,7 +1,7 @@
 //! The end that answers: a [`Responder`], the ids it has in flight, and a handler, driven as a server drives them.
 
 use steadfast_core::exchange::responder::{Answer, Input, Output};
-use steadfast_core::exchange::{CancelNotice, InFlight, Limits, Progress, Reply, Responder, Spec};
+use steadfast_core::exchange::{CancelNotice, Ignored, InFlight, Limits, Progress, Reply, Responder, Spec};
 use steadfast_core::ids::RequestId;
 use steadfast_core::time::{Instant, Now};
 
@@ -193,6 +193,9 @@ impl Server {
             }
             Output::Ended(terminal) => {
                 return run.see(now, Event::Exchange(Exchange::ServerEnd { terminal }));
+            }
+            Output::Ignored(Ignored::LateResponse) if planted::answers_late(run.bug()) => {
+                Message::Response { id: Id::from(&spec.id), answer: Answer::Reply(ANSWER) }
             }
             Output::Ignored(what) => {
                 return run.see(now, Event::Exchange(Exchange::Ignored { by: Side::Server, what }));
