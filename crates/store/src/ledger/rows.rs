@@ -85,13 +85,21 @@ impl Row {
     }
 }
 
-const COLUMNS: &str = "id, address, tenant, principal, server, key, operation, fingerprint, state, epoch, doubtful, \
-                       owner, boot, until, answer, version, claimed_at, settled_at";
+/// Reading whole records: one place names the columns.
+macro_rules! select {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, tenant, principal, server, key, operation, fingerprint, state, epoch, doubtful, owner, boot, ",
+            "until, answer, version, claimed_at, settled_at FROM steadfast_record ",
+            $which
+        )
+    };
+}
 
 /// The record of one address. The index holds 64 bits of it; the rest is compared.
 pub(super) fn find(connection: &Connection, address: &[u8; 32]) -> rusqlite::Result<Option<Row>> {
-    let sql = select("WHERE hash = ?1 AND address = ?2");
-    connection.prepare_cached(&sql)?.query_row((hash(address), address), read).optional()
+    let sql = select!("WHERE hash = ?1 AND address = ?2");
+    connection.prepare_cached(sql)?.query_row((hash(address), address), read).optional()
 }
 
 /// Hands over all records, newest first, until `more` says that it is enough.
@@ -99,8 +107,8 @@ pub(super) fn newest_first(
     connection: &Connection,
     mut more: impl FnMut(Row) -> bool,
 ) -> rusqlite::Result<()> {
-    let sql = select("ORDER BY id DESC");
-    let mut statement = connection.prepare_cached(&sql)?;
+    let sql = select!("ORDER BY id DESC");
+    let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         if !more(read(row)?) {
@@ -108,10 +116,6 @@ pub(super) fn newest_first(
         }
     }
     Ok(())
-}
-
-fn select(which: &str) -> String {
-    ["SELECT ", COLUMNS, " FROM steadfast_record ", which].concat()
 }
 
 /// Writes a record that was claimed anew or made; gives its answer back as it is stored.
@@ -188,9 +192,9 @@ pub(super) fn purge(connection: &Connection, retention: Duration, now: Wall) -> 
     // The dates only narrow the search; the record itself says whether it may go.
     let before =
         now.as_unix_millis().saturating_sub(u64::try_from(retention.as_millis()).unwrap_or(u64::MAX));
-    let sql = select("WHERE state IN (3, 4) AND settled_at <= ?1 ORDER BY id LIMIT ?2");
+    let sql = select!("WHERE state IN (3, 4) AND settled_at <= ?1 ORDER BY id LIMIT ?2");
     {
-        let mut statement = connection.prepare_cached(&sql)?;
+        let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([signed(before), PURGE_LIMIT])?;
         while let Some(row) = rows.next()? {
             let row = read(row)?;
