@@ -152,6 +152,9 @@ pub fn parse_within(limit: usize, bytes: &[u8]) -> Result<Message<'_>, EnvelopeE
             Ok(_) if text.trim_start().starts_with('[') => {
                 no_message(None, Meant::Unclear, "it is an array, and batches are not served")
             }
+            Ok(_) if text.trim_start().starts_with('{') => {
+                no_message(None, Meant::Unclear, "the name of a member holds half a character")
+            }
             Ok(_) => no_message(None, Meant::Unclear, "it is no object"),
             Err(_) => EnvelopeError::NotJson,
         });
@@ -368,6 +371,7 @@ mod tests {
             ("[]", "-32600 None Unclear"),
             ("1", "-32600 None Unclear"),
             ("{}", "-32600 None Unclear"),
+            (r#"{"\ud800":1}"#, "-32600 None Unclear"),
             (r#"{"jsonrpc":"1.0","id":7,"method":"a"}"#, "-32600 Some(7) Request"),
             (r#"{"id":7,"method":"a"}"#, "-32600 Some(7) Request"),
             (r#"{"jsonrpc":"2.0","id":7}"#, "-32600 Some(7) Unclear"),

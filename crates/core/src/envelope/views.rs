@@ -130,7 +130,8 @@ pub fn progress_of(params: &str) -> Option<(ProgressToken, Progress)> {
     struct Raw<'a> {
         #[serde(borrow)]
         progress_token: &'a RawValue,
-        progress: f64,
+        #[serde(borrow)]
+        progress: &'a RawValue,
         #[serde(borrow, default, deserialize_with = "present")]
         total: Option<&'a RawValue>,
         #[serde(borrow, default, deserialize_with = "present")]
@@ -139,9 +140,15 @@ pub fn progress_of(params: &str) -> Option<(ProgressToken, Progress)> {
     let raw: Raw<'_> = object(params)?;
     let token = ProgressToken::from_json(raw.progress_token.get()).ok()?;
     // What is wrong with the ornaments does not take the progress away.
-    let total = raw.total.and_then(|raw| serde_json::from_str(raw.get()).ok()).and_then(Finite::new);
+    let total = raw.total.and_then(number_of);
     let message = raw.message.and_then(text_of).map(Arc::from);
-    Some((token, Progress { value: Finite::new(raw.progress)?, total, message }))
+    Some((token, Progress { value: number_of(raw.progress)?, total, message }))
+}
+
+/// The nearest double to a JSON number, unless that is infinite. Not read by serde_json, which may take a neighbour.
+fn number_of(raw: &RawValue) -> Option<Finite> {
+    let number = raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    number.then(|| raw.get().parse().ok().and_then(Finite::new))?
 }
 
 /// What a `notifications/cancelled` names (CAN-11).
@@ -280,6 +287,7 @@ mod tests {
             r#"{"progressToken":1}"#,
             r#"{"progressToken":1,"progress":"1"}"#,
             r#"{"progressToken":1,"progress":null}"#,
+            r#"{"progressToken":1,"progress":"inf"}"#,
             r#"{"progressToken":null,"progress":1}"#,
             r#"{"progressToken":1,"progress":1e999}"#,
             r#"{"progressToken":1,"progress":1,"progress":2}"#,
@@ -289,6 +297,12 @@ mod tests {
         let (token, progress) =
             progress_of(r#"{"progressToken":"a","progress":7,"total":1e999,"message":1}"#).unwrap();
         assert_eq!((token, progress), ("a".into(), Progress::of(7.0).unwrap()));
+        // A parser that rounds twice reads a neighbour of this.
+        let odd = "194444444444444444444444444444449e9";
+        let (_, progress) =
+            progress_of(&alloc::format!(r#"{{"progressToken":1,"progress":{odd},"total":{odd}}}"#)).unwrap();
+        assert_eq!(progress.value, Finite::new(odd.parse().unwrap()).unwrap());
+        assert_eq!(progress.total, Some(progress.value));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The loop that obeys a [`Responder`]: handle, drain, sleep until the timeout.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::responder::{Answer, Input, Output};
 use steadfast_core::exchange::{Clock, Reply, Responder, Spec};
+use steadfast_core::time::Now;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,9 @@ pub(super) async fn respond(
     let mut way_out = Some(way_out);
 
     let mut exchange = Responder::start(clock.now(), spec);
+    // Counted from what was sent, not from what happened: a handler that reports without rising sends nothing.
+    let quiet_until = |now: Now| keep_alive.map(|interval| now.mono.saturating_add(interval));
+    let mut keep_alive_at = quiet_until(clock.now());
     loop {
         while let Some(output) = exchange.poll_output() {
             match output {
@@ -66,6 +69,7 @@ pub(super) async fn respond(
                         // A full way drops this event and not the call: the latest value will follow.
                         let _ = way
                             .try_send(Outgoing::Progress(Bytes::from(envelope::progress(token, &progress))));
+                        keep_alive_at = quiet_until(clock.now());
                     }
                 }
                 Output::Respond(answer) => {
@@ -116,10 +120,12 @@ pub(super) async fn respond(
                 None => { peer_open = false; continue }
             },
             () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
-            () = silence(keep_alive) => {
+            () = clock.sleep_until(keep_alive_at) => {
                 if let Some(way) = &way_out {
                     let _ = way.try_send(Outgoing::KeepAlive);
                 }
+                // Nothing is kept alive once the answer is on its way.
+                keep_alive_at = way_out.as_ref().and_then(|_| quiet_until(clock.now()));
                 continue
             }
         };
@@ -141,11 +147,4 @@ fn own_error(category: &str, clock: Option<Clock>, text: &str) -> Reply<Bytes> {
     let error =
         OwnError { kind: Kind::Local, category, outcome: Outcome::Unknown, clock, server: None, text };
     Reply::Error(Bytes::from(error.as_json_rpc_error()))
-}
-
-async fn silence(keep_alive: Option<Duration>) {
-    match keep_alive {
-        Some(interval) => tokio::time::sleep(interval).await,
-        None => pending().await,
-    }
 }

@@ -101,7 +101,8 @@ where
     // A handler that does not stop in time ends with the process or the runtime.
     let _ = tokio::time::timeout(options.drain, async { while running.join_next().await.is_some() {} }).await;
     running.detach_all();
-    writing.abort();
+    // What was answered before the end is still written, if the peer still reads.
+    let _ = tokio::time::timeout(options.drain, writing).await;
     Ok(())
 }
 

@@ -27,11 +27,17 @@ impl OneFingerprint {
                         self.bound = self.arguments.get(attempt);
                         self.doubts += 1;
                     }
-                    Claimed::Join | Claimed::Replay { .. } | Claimed::Unknown if !same => {
+                    Claimed::Join | Claimed::JoinTask | Claimed::Replay { .. } | Claimed::Unknown
+                        if !same =>
+                    {
                         return Err("other arguments under the key were not refused");
                     }
                     Claimed::Mismatch if same => return Err("equal arguments under the key were refused"),
-                    Claimed::Join | Claimed::Replay { .. } | Claimed::Unknown | Claimed::Mismatch => {}
+                    Claimed::Join
+                    | Claimed::JoinTask
+                    | Claimed::Replay { .. }
+                    | Claimed::Unknown
+                    | Claimed::Mismatch => {}
                 }
             }
             Ledger::Settled { settled: Settled::Rejected, accepted: true, .. } => {

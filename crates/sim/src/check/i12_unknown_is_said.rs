@@ -36,7 +36,8 @@ impl UnknownIsSaid {
                     return Err("the effect was executed twice");
                 }
             }
-            Ledger::Heard { answer: Answer::Refusal, .. } => {
+            // Refused, or answered with a question: in either case nothing is in flight any more.
+            Ledger::Heard { answer: Answer::Refusal | Answer::Question, .. } => {
                 self.in_doubt = self.in_doubt.saturating_sub(1);
             }
             Ledger::Settled { settled: Settled::Committed(_), accepted: true, .. }
@@ -54,7 +55,8 @@ impl UnknownIsSaid {
                 "committed" if !self.committed => return Err("a record is committed that nobody committed"),
                 "committed" => {}
                 _ if self.committed => return Err("a committed result is gone"),
-                "unknown" => {}
+                // A task executes, and its end settles the record.
+                "unknown" | "held_by_task" => {}
                 _ if self.executions > 0 => return Err("what was executed is not visible in the record"),
                 _ => {}
             },

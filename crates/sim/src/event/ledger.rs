@@ -106,6 +106,8 @@ pub enum Verdict {
     },
     /// Another one executes.
     Join,
+    /// A task executes.
+    JoinTask,
     /// It was executed.
     Replay {
         /// With this answer.
@@ -127,6 +129,10 @@ pub enum Answer {
     Refusal,
     /// Nothing, for ever.
     Silence,
+    /// A question that must be answered first (ruling 8).
+    Question,
+    /// The handle of a task that executes (ruling 8).
+    Handle,
 }
 
 /// What an attempt stored as its end.
@@ -139,6 +145,10 @@ pub enum Settled {
     Rejected,
     /// Nobody knows.
     Unknown,
+    /// The next leg is awaited.
+    AwaitingInput,
+    /// A task executes.
+    HeldByTask,
 }
 
 /// What an attempt told its caller.
@@ -157,6 +167,10 @@ pub enum Told {
     Unknown,
     /// It was executed, and the result could not be stored (ruling 11).
     NotStored,
+    /// A question.
+    Question,
+    /// The handle of a task.
+    Handle,
 }
 
 fn as_enforcement<S: serde::Serializer>(enforcement: &Enforcement, serializer: S) -> Result<S::Ok, S::Error> {

@@ -22,6 +22,12 @@ pub(super) fn scopes() -> Vec<Scope> {
         lapses: 1,
         renewals: 0,
         reconciliations: 0,
+        services: &[
+            Service::Executes,
+            Service::ExecutesAndAnswerIsLost,
+            Service::Refuses,
+            Service::RequestIsLost,
+        ],
     };
     vec![
         attempts("ledger-equal-arguments-gateway", plain),
@@ -33,6 +39,16 @@ pub(super) fn scopes() -> Vec<Scope> {
         ),
         attempts("ledger-three-attempts", Setup { arguments: &[0, 0, 0], crashes: 1, lapses: 0, ..plain }),
         attempts("ledger-renewal", Setup { crashes: 0, lapses: 2, renewals: 1, ..plain }),
+        attempts(
+            "ledger-legs-and-tasks",
+            Setup {
+                arguments: &[0, 0, 0],
+                crashes: 0,
+                lapses: 0,
+                services: &[Service::Executes, Service::Refuses, Service::Asks, Service::PromisesATask],
+                ..plain
+            },
+        ),
         attempts("ledger-reconcile", Setup { reconciliations: 1, ..plain }),
     ]
 }
@@ -49,6 +65,8 @@ struct Setup {
     renewals: u8,
     /// How often an unknown record may be reconciled.
     reconciliations: u8,
+    /// What the upstream may do with a request.
+    services: &'static [Service],
 }
 
 fn attempts(name: &'static str, setup: Setup) -> Scope {
@@ -65,6 +83,9 @@ struct World {
     crashes: u8,
     lapses: u8,
     reconciliations: u8,
+    services: &'static [Service],
+    /// The claim that a task holds, until it ends.
+    task: Option<(u8, u64)>,
 }
 
 /// The server behind the ledger. It numbers executions, and if it enforces the key, it executes once.
@@ -127,14 +148,18 @@ enum Action {
     Crash(usize),
     Reconcile,
     Lapse,
+    TaskEnds,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Service {
     Executes,
     ExecutesAndAnswerIsLost,
     Refuses,
     RequestIsLost,
+    /// It cannot go on without an answer to a question.
+    Asks,
+    PromisesATask,
 }
 
 impl World {
@@ -155,6 +180,8 @@ impl World {
             crashes: setup.crashes,
             lapses: setup.lapses,
             reconciliations: setup.reconciliations,
+            services: setup.services,
+            task: None,
         }
     }
 
@@ -185,9 +212,7 @@ impl World {
                 enabled.push(Action::Step(i));
             }
             if attempt.in_flight {
-                use Service::{Executes, ExecutesAndAnswerIsLost, Refuses, RequestIsLost};
-                let services = [Executes, ExecutesAndAnswerIsLost, Refuses, RequestIsLost];
-                enabled.extend(services.map(|service| Action::Serve(i, service)));
+                enabled.extend(self.services.iter().map(|&service| Action::Serve(i, service)));
             }
             let holds_a_claim = matches!(attempt.place, Place::Sends { .. } | Place::Listens { .. });
             if attempt.renewals > 0 && holds_a_claim && self.store.is_free() {
@@ -197,6 +222,9 @@ impl World {
             if self.crashes > 0 && lives {
                 enabled.push(Action::Crash(i));
             }
+        }
+        if self.task.is_some() && self.store.is_free() {
+            enabled.push(Action::TaskEnds);
         }
         if self.reconciliations > 0 && self.may_reconcile() {
             enabled.push(Action::Reconcile);
@@ -249,6 +277,7 @@ impl World {
                 self.see(run, Ledger::Crashed { attempt: number });
             }
             Action::Reconcile => self.reconcile(run),
+            Action::TaskEnds => self.end_task(run),
             Action::Lapse => {
                 self.lapses = self.lapses.saturating_sub(1);
                 self.now.up = self.now.up.saturating_add(LEASE);
@@ -274,6 +303,7 @@ impl World {
                         Place::Sends { epoch, until }
                     }
                     Seen::Join => Place::Waits,
+                    Seen::JoinTask => Place::Tells(Told::Handle),
                     Seen::Replay { body } => Place::Tells(Told::Replay(planted::replayed(run.bug(), body))),
                     Seen::Mismatch => Place::Tells(Told::Mismatch),
                     Seen::Unknown => Place::Tells(Told::Unknown),
@@ -322,7 +352,8 @@ impl World {
         let (claim, now) = planted::claims(run.bug(), record.as_ref(), claim, self.now);
         let verdict = match Record::claim(record, claim, now) {
             Verdict::Run { epoch, again } => Seen::Run { epoch, again },
-            Verdict::Join | Verdict::JoinTask(_) => Seen::Join,
+            Verdict::Join => Seen::Join,
+            Verdict::JoinTask(_) => Seen::JoinTask,
             Verdict::Replay(body) => Seen::Replay { body },
             Verdict::Mismatch => Seen::Mismatch,
             Verdict::Unknown => Seen::Unknown,
@@ -337,6 +368,8 @@ impl World {
             Answer::Result(body) => Settled::Committed(body),
             Answer::Refusal => Settled::Rejected,
             Answer::Silence => Settled::Unknown,
+            Answer::Question => Settled::AwaitingInput,
+            Answer::Handle => Settled::HeldByTask,
         };
         let settled = planted::settles(run.bug(), settled);
         let accepted = self.store.working(attempt).and_then(Option::as_mut).is_some_and(|record| {
@@ -348,7 +381,14 @@ impl World {
             (Answer::Result(_), false) => Told::NotStored,
             (Answer::Refusal, true) if self.is_doubtful(attempt) => Told::Unknown,
             (Answer::Refusal, true) => Told::Refusal,
-            (Answer::Refusal, false) | (Answer::Silence, _) => Told::Unknown,
+            (Answer::Question, true) => Told::Question,
+            (Answer::Handle, true) => {
+                self.task = Some((attempt, epoch));
+                Told::Handle
+            }
+            (Answer::Refusal | Answer::Question | Answer::Handle, false) | (Answer::Silence, _) => {
+                Told::Unknown
+            }
         };
         Place::Settles { epoch, settled, accepted, told }
     }
@@ -379,6 +419,22 @@ impl World {
         }
     }
 
+    /// The task executes, and whoever follows it settles the record that it holds.
+    fn end_task(&mut self, run: &mut Run<'_>) {
+        let Some((attempt, epoch)) = self.task.take() else { return };
+        let body = self.execute(attempt, run);
+        let (now, follower) = (self.now, u8::MAX);
+        self.store.begin(follower);
+        let accepted = self
+            .store
+            .working(follower)
+            .and_then(Option::as_mut)
+            .is_some_and(|record| record.settle(epoch, Settlement::Committed(body), now).is_ok());
+        self.store.commit(follower);
+        let settled = Settled::Committed(body);
+        self.see(run, Ledger::Settled { attempt, epoch, settled, accepted });
+    }
+
     fn reconcile(&mut self, run: &mut Run<'_>) {
         self.reconciliations -= 1;
         let found = self.upstream.remembered;
@@ -407,6 +463,8 @@ impl World {
             }
             Service::Refuses => Answer::Refusal,
             Service::RequestIsLost => Answer::Silence,
+            Service::Asks => Answer::Question,
+            Service::PromisesATask => Answer::Handle,
         };
         if let Place::Listens { epoch } = self.attempts[i].place {
             self.see(run, Ledger::Heard { attempt, answer });
@@ -441,5 +499,8 @@ fn settlement(settled: Settled) -> Settlement<Body> {
         Settled::Committed(body) => Settlement::Committed(body),
         Settled::Rejected => Settlement::Rejected,
         Settled::Unknown => Settlement::Unknown,
+        Settled::AwaitingInput => Settlement::AwaitingInput,
+        // What is stored of a task is its handle, here a number that no answer has.
+        Settled::HeldByTask => Settlement::HeldByTask(Body::MAX),
     }
 }

@@ -106,7 +106,7 @@ impl World {
                     Seen::Replay { body } => Told::Replay(body),
                     Seen::Mismatch => Told::Mismatch,
                     // Nobody is seen between claim and settlement: both are in one transaction.
-                    Seen::Run { .. } | Seen::Join | Seen::Unknown => Told::Unknown,
+                    Seen::Run { .. } | Seen::Join | Seen::JoinTask | Seen::Unknown => Told::Unknown,
                 })
             }
             Place::Executed { epoch, body } => {
