@@ -10,6 +10,7 @@ pub mod choices;
 pub mod event;
 pub mod explore;
 pub mod fixtures;
+pub mod fuzz;
 pub mod lab;
 pub mod planted;
 pub mod replay;
