@@ -1,1 +1,10 @@
-//! policy
+//! What may be repeated, when, and when to stop asking: data and pure functions.
+
+pub mod backoff;
+pub mod breaker;
+pub mod classify;
+pub mod table;
+
+pub use backoff::Backoff;
+pub use breaker::Breaker;
+pub use classify::{Contract, Effect, Failure, Idempotency, RetryClass, Situation, Stop, Verdict, verdict};

@@ -1,0 +1,230 @@
+//! When to stop asking a server that does not answer (I-15, D-46, ruling 24).
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use crate::time::{Instant, Now};
+
+/// How many failures in which time open the breaker, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Thresholds {
+    /// Failures within the window that open it; at least 1.
+    pub failures: u32,
+    /// The window.
+    pub window: Duration,
+    /// How long it stays open before one call may try.
+    pub cooldown: Duration,
+}
+
+impl Thresholds {
+    /// Five failures in 30 s open it for 10 s (product.md "The configuration").
+    pub const DEFAULT: Self =
+        Self { failures: 5, window: Duration::from_secs(30), cooldown: Duration::from_secs(10) };
+}
+
+/// How a call that was let through ended, as far as it tells of the server's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Observed {
+    /// The server answered.
+    Success,
+    /// A transport error, a 5xx or a timeout.
+    Failure,
+    /// Says nothing of the server's health: a caller's cancel, 401, 403, 429, and errors the server answers with.
+    Neutral,
+}
+
+/// Whether a call may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Permit {
+    /// Send it.
+    Pass,
+    /// Send it; it is the one that decides whether the breaker closes.
+    Probe,
+    /// Send nothing.
+    Refused {
+        /// When it is worth asking again; `None` while a probe is under way.
+        until: Option<Instant>,
+    },
+}
+
+/// The breaker of one server, tenant and operation class.
+///
+/// | state | asked | success | failure | neutral |
+/// |---|---|---|---|---|
+/// | Closed | pass | failures forgotten | counted; enough within the window → Open | nothing |
+/// | Open, cooling | refused | late, nothing | late, nothing | nothing |
+/// | Open, cooled | probe → HalfOpen | late, nothing | late, nothing | nothing |
+/// | HalfOpen | refused | → Closed | → Open | → Open, already cooled: the next call probes |
+///
+/// What was sent before the breaker opened may answer later and changes nothing: only the probe decides, so whoever
+/// holds [`Permit::Probe`] reports with `probe = true`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Breaker {
+    thresholds: Thresholds,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Closed { failures: VecDeque<Instant> },
+    Open { until: Instant },
+    HalfOpen,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub const fn new(thresholds: Thresholds) -> Self {
+        Self { thresholds, state: State::Closed { failures: VecDeque::new() } }
+    }
+
+    /// Asks to send one call. Every permit is reported on once, by [`Self::record`].
+    pub fn permit(&mut self, now: Now) -> Permit {
+        match self.state {
+            State::Closed { .. } => Permit::Pass,
+            State::Open { until } if now.mono >= until => {
+                self.state = State::HalfOpen;
+                Permit::Probe
+            }
+            State::Open { until } => Permit::Refused { until: Some(until) },
+            State::HalfOpen => Permit::Refused { until: None },
+        }
+    }
+
+    /// Reports how a call ended that was let through; `probe` if by [`Permit::Probe`].
+    pub fn record(&mut self, now: Now, observed: Observed, probe: bool) {
+        match (&mut self.state, observed, probe) {
+            (State::Closed { failures }, Observed::Success, _) => failures.clear(),
+            (State::Closed { failures }, Observed::Failure, _) => {
+                let window = self.thresholds.window;
+                while failures.front().is_some_and(|first| first.saturating_add(window) <= now.mono) {
+                    failures.pop_front();
+                }
+                failures.push_back(now.mono);
+                if failures.len() >= self.thresholds.failures as usize {
+                    self.open(now);
+                }
+            }
+            (State::HalfOpen, Observed::Success, true) => {
+                self.state = State::Closed { failures: VecDeque::new() };
+            }
+            (State::HalfOpen, Observed::Failure, true) => self.open(now),
+            // The probe tells nothing; another may try at once.
+            (State::HalfOpen, Observed::Neutral, true) => self.state = State::Open { until: now.mono },
+            (State::Closed { .. }, Observed::Neutral, _)
+            | (State::HalfOpen, Observed::Success | Observed::Failure | Observed::Neutral, false)
+            | (State::Open { .. }, Observed::Success | Observed::Failure | Observed::Neutral, _) => {}
+        }
+    }
+
+    /// The word for reports: `closed`, `open` or `half_open`.
+    pub const fn as_str(&self) -> &'static str {
+        match self.state {
+            State::Closed { .. } => "closed",
+            State::Open { .. } => "open",
+            State::HalfOpen => "half_open",
+        }
+    }
+
+    fn open(&mut self, now: Now) {
+        self.state = State::Open { until: now.mono.saturating_add(self.thresholds.cooldown) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const SMALL: Thresholds =
+        Thresholds { failures: 2, window: Duration::from_millis(30), cooldown: Duration::from_millis(10) };
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Call(Observed),
+        Wait,
+    }
+
+    const STEPS: [Step; 4] = [
+        Step::Call(Observed::Success),
+        Step::Call(Observed::Failure),
+        Step::Call(Observed::Neutral),
+        Step::Wait,
+    ];
+
+    /// All strings of calls, their outcomes and pauses, against a model that keeps the whole history.
+    #[test]
+    fn i_15_all_outcome_strings_up_to_eight_take_legal_edges_only() {
+        let mut strings = 0;
+        for length in 0..=8_u32 {
+            for code in 0..4_usize.pow(length) {
+                let string: Vec<Step> =
+                    (0..length).map(|place| STEPS[code / 4_usize.pow(place) % 4]).collect();
+                play(&string);
+                strings += 1;
+            }
+        }
+        assert_eq!(strings, 87_381);
+    }
+
+    fn play(string: &[Step]) {
+        let mut breaker = Breaker::new(SMALL);
+        let mut millis = 0;
+        // The model: failures since the last success, and since when the breaker has been open, if it is.
+        let mut failures: Vec<u64> = Vec::new();
+        let mut open_until: Option<u64> = None;
+        for step in string {
+            let observed = match step {
+                Step::Wait => {
+                    millis += 10;
+                    continue;
+                }
+                Step::Call(observed) => *observed,
+            };
+            let now = Now::at_millis(millis);
+            let permit = breaker.permit(now);
+            let expected = match open_until {
+                None => Permit::Pass,
+                Some(until) if millis >= until => Permit::Probe,
+                Some(until) => Permit::Refused { until: Some(Instant::from_millis(until)) },
+            };
+            assert_eq!(permit, expected, "{string:?}");
+            match permit {
+                Permit::Refused { .. } => continue,
+                Permit::Probe => {
+                    assert_eq!(breaker.permit(now), Permit::Refused { until: None }, "one probe at a time");
+                    breaker.record(now, observed, true);
+                    match observed {
+                        Observed::Success => (failures, open_until) = (Vec::new(), None),
+                        Observed::Failure => open_until = Some(millis + 10),
+                        Observed::Neutral => open_until = Some(millis),
+                    }
+                }
+                Permit::Pass => {
+                    breaker.record(now, observed, false);
+                    match observed {
+                        Observed::Success => failures.clear(),
+                        Observed::Failure => failures.push(millis),
+                        Observed::Neutral => {}
+                    }
+                    if failures.iter().filter(|at| **at + 30 > millis).count() >= 2 {
+                        (failures, open_until) = (Vec::new(), Some(millis + 10));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn i_15_what_was_sent_before_it_opened_changes_nothing_later() {
+        let mut breaker = Breaker::new(SMALL);
+        breaker.record(Now::at_millis(0), Observed::Failure, false);
+        breaker.record(Now::at_millis(0), Observed::Failure, false);
+        assert_eq!(breaker.as_str(), "open");
+        breaker.record(Now::at_millis(1), Observed::Success, false);
+        assert_eq!(breaker.as_str(), "open");
+        assert_eq!(breaker.permit(Now::at_millis(10)), Permit::Probe);
+        breaker.record(Now::at_millis(11), Observed::Success, false);
+        assert_eq!(breaker.as_str(), "half_open");
+    }
+}

@@ -1,0 +1,113 @@
+//! The retry table, row by row: what `review` and `evidence` print is what [`verdict`] decides.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::classify::{Failure, RetryClass, Situation, Stop, Verdict, verdict};
+use crate::time::Instant;
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Row {
+    /// How the call may be repeated.
+    pub class: &'static str,
+    /// How the attempt failed.
+    pub failure: &'static str,
+    /// Whether the user cancelled.
+    pub cancelled: bool,
+    /// Whether bytes may have left.
+    pub sent: bool,
+    /// Whether another attempt would end before the deadline.
+    pub deadline_fits: bool,
+    /// Whether another attempt is allowed.
+    pub attempts_left: bool,
+    /// `retry`, `mend once`, or why it stops.
+    pub verdict: &'static str,
+    /// What is known of the effect if it stops here.
+    pub outcome: &'static str,
+}
+
+/// The rows of one class: every failure, cancelled or not, sent or not, deadline and attempts left or not.
+pub fn rows(class: RetryClass) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for failure in Failure::ALL {
+        for bits in 0..16 {
+            let [cancelled, sent, deadline_fits, attempts_left] = [8, 4, 2, 1].map(|bit| bits & bit != 0);
+            let situation = Situation {
+                class,
+                failure,
+                sent,
+                doubtful: false,
+                cancelled,
+                mended: false,
+                attempts: 1,
+                max_attempts: if attempts_left { 2 } else { 1 },
+                backoff: Duration::from_millis(250),
+                retry_after: None,
+                estimate: Duration::from_millis(50),
+                now: Instant::ZERO,
+                deadline: if deadline_fits { Instant::from_millis(1_000) } else { Instant::from_millis(300) },
+            };
+            rows.push(Row {
+                class: class.as_str(),
+                failure: failure.as_str(),
+                cancelled,
+                sent,
+                deadline_fits,
+                attempts_left,
+                verdict: word(verdict(&situation)),
+                outcome: failure.outcome(sent).as_str(),
+            });
+        }
+    }
+    rows
+}
+
+/// What an operator wants to know first: what happens after each failure of a call that was sent, was not cancelled,
+/// and has time and attempts left.
+pub fn summary(class: RetryClass) -> Vec<Row> {
+    let mut rows = rows(class);
+    rows.retain(|row| row.sent && !row.cancelled && row.deadline_fits && row.attempts_left);
+    rows
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Retry { .. } => "retry",
+        Verdict::Mend => "mend once",
+        Verdict::Stop(
+            stop @ (Stop::Cancelled
+            | Stop::Final
+            | Stop::Doubtful
+            | Stop::AttemptsUsed
+            | Stop::DeadlineTooNear),
+        ) => stop.as_str(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i_14_and_i_07_hold_in_every_row() {
+        let mut count = 0;
+        for class in RetryClass::ALL {
+            for row in rows(class) {
+                count += 1;
+                let again = row.verdict == "retry" || row.verdict == "mend once";
+                assert!(!(again && row.cancelled), "none after a cancel: {row:?}");
+                assert!(!(again && !row.attempts_left), "none beyond the attempts: {row:?}");
+                assert!(!(row.verdict == "retry" && !row.deadline_fits), "none beyond the deadline: {row:?}");
+                let alone = class == RetryClass::Unsafe || row.class == "conditional (gateway key)";
+                assert!(!(again && alone && row.outcome != "not_executed"), "no second effect: {row:?}");
+            }
+        }
+        assert_eq!(count, 4 * 24 * 16);
+    }
+
+    #[test]
+    fn a_summary_has_one_row_a_failure() {
+        assert_eq!(summary(RetryClass::Safe).len(), Failure::ALL.len());
+    }
+}
