@@ -8,11 +8,14 @@ mod i03_cancel_names;
 mod i04_clocks;
 mod i05_progress;
 mod i06_ids;
+mod i07_one_doubtful_attempt;
 mod i08_one_fingerprint;
 mod i09_same_answer;
 mod i10_one_lease;
 mod i11_durable_first;
 mod i12_unknown_is_said;
+mod i14_bounded_attempts;
+mod i15_breaker;
 mod i16_bounded;
 mod i24_rest;
 mod i25_drain;
@@ -54,7 +57,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 16, 24, 25, 26];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 24, 25, 26];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -69,11 +72,14 @@ pub struct Checks {
     i04: i04_clocks::Clocks,
     i05: i05_progress::Progresses,
     i06: i06_ids::Ids,
+    i07: i07_one_doubtful_attempt::OneDoubtfulAttempt,
     i08: i08_one_fingerprint::OneFingerprint,
     i09: i09_same_answer::SameAnswer,
     i10: i10_one_lease::OneLease,
     i11: i11_durable_first::DurableFirst,
     i12: i12_unknown_is_said::UnknownIsSaid,
+    i14: i14_bounded_attempts::BoundedAttempts,
+    i15: i15_breaker::LegalEdges,
     i16: i16_bounded::Bounded,
     i26: i26_whole_lines::WholeLines,
 }
@@ -89,11 +95,14 @@ impl Checks {
             i04: Default::default(),
             i05: Default::default(),
             i06: Default::default(),
+            i07: Default::default(),
             i08: Default::default(),
             i09: Default::default(),
             i10: Default::default(),
             i11: Default::default(),
             i12: Default::default(),
+            i14: Default::default(),
+            i15: Default::default(),
             i16: Default::default(),
             i26: Default::default(),
         }
@@ -133,6 +142,12 @@ impl Checks {
                 (24, i24_rest::see_ledger(event)),
             ]),
             Event::Queue(event) => self.found.judge_all([(16, self.i16.see(event))]),
+            Event::Breaker(event) => self.found.judge_all([(15, self.i15.see(now, event))]),
+            Event::Call(event) => self.found.judge_all([
+                (6, self.i06.see_call(event)),
+                (7, self.i07.see(event)),
+                (14, self.i14.see(now, event)),
+            ]),
             Event::Stdio(event) => self.found.judge_all([(26, self.i26.see(event))]),
         }
     }

@@ -3,11 +3,15 @@
 //! Events are small and `Copy`, so that watching a run costs next to nothing. Their derived `Hash` is what the
 //! [transcript](crate::transcript) digests and their derived `Serialize` is what it prints.
 
+mod breaker;
+mod call;
 mod exchange;
 mod ledger;
 mod queue;
 mod stdio;
 
+pub use breaker::{Breaker, Outcome, Permit};
+pub use call::Call;
 pub use exchange::{Exchange, Message, Side, Started, ignored_words, terminal_word};
 pub use ledger::{Answer, Ledger, Settled, Told, Verdict};
 pub use queue::{Became, Held, Queue, What};
@@ -31,6 +35,10 @@ pub enum Event {
     Ledger(Ledger),
     /// Of a stream's queue.
     Queue(Queue),
+    /// Of one call and its attempts.
+    Call(Call),
+    /// Of calls behind a circuit breaker.
+    Breaker(Breaker),
     /// Of a child process behind its pipes.
     Stdio(Stdio),
 }

@@ -4,6 +4,8 @@
 //! or what is made of its outputs. Nothing of it is compiled into the core, and without a planted bug every function of
 //! these modules hands back what it was given.
 
+pub(crate) mod breaker;
+pub(crate) mod call;
 pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod queue;
@@ -77,6 +79,10 @@ bugs! {
         "progress is handed on twice";
     AnswerUnderRetypedId, "answer-under-retyped-id", breaks 6 in "exchange-stdio-modern":
         "the answer carries the id in another JSON type";
+    IdReused, "id-reused", breaks 6 in "retry":
+        "an attempt is sent under the id of the one before it";
+    DoubtfulWriteRetried, "doubtful-write-retried", breaks 7 in "retry":
+        "a write is sent again although it may have been executed and nobody enforces its key";
     FingerprintNotCompared, "fingerprint-not-compared", breaks 8 in "ledger-other-arguments-gateway":
         "the stored answer is replayed without comparing the fingerprint";
     ReplayAltered, "replay-altered", breaks 9 in "ledger-equal-arguments-gateway":
@@ -97,6 +103,18 @@ bugs! {
         "an owner that slept beyond its lease sends all the same";
     UnknownCalledRejected, "unknown-called-rejected", breaks 12 in "ledger-equal-arguments-gateway":
         "an attempt without an answer is stored as not executed";
+    RetriedAfterCancel, "retried-after-cancel", breaks 14 in "retry":
+        "an attempt follows the caller's cancel";
+    RetryAfterIgnored, "retry-after-ignored", breaks 14 in "retry":
+        "an attempt comes sooner than the server asked for";
+    AttemptsNotCounted, "attempts-not-counted", breaks 14 in "retry":
+        "attempts are not counted";
+    OpenBreakerSends, "open-breaker-sends", breaks 15 in "breaker-outcomes":
+        "a call is sent that the open breaker refused";
+    CancelCountedAsFailure, "cancel-counted-as-failure", breaks 15 in "breaker-outcomes":
+        "a caller's cancel counts against the server";
+    CancelCountedAsSuccess, "cancel-counted-as-success", breaks 15 in "breaker-outcomes":
+        "a caller's cancel closes the breaker";
     QueueUnbounded, "queue-unbounded", breaks 16 in "queue-two-places":
         "what finds no room in the queue is kept all the same";
     FinalDropped, "final-dropped", breaks 16 in "queue-three-places":

@@ -1,9 +1,11 @@
 //! The small worlds that are explored to their last order, by name.
 
+mod breaker;
 mod exchange;
 mod ledger;
 mod queue;
 mod race;
+mod retry;
 mod stdio;
 
 use crate::run::Run;
@@ -28,10 +30,18 @@ impl Scope {
 
 /// All scopes, in the order in which reports print them.
 pub fn all() -> Vec<Scope> {
-    [exchange::scopes(), ledger::scopes(), race::scopes(), queue::scopes(), stdio::scopes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        exchange::scopes(),
+        ledger::scopes(),
+        race::scopes(),
+        queue::scopes(),
+        breaker::scopes(),
+        retry::scopes(),
+        stdio::scopes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The scope of this name.
