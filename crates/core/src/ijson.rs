@@ -489,6 +489,7 @@ mod tests {
                 "{\"\\r\":5,\"1\":4,\"€\":3,\"😂\":2,\"\u{fb33}\":1}",
             ),
             ("1e300", "1e+300"),
+            ("1.7027574600808544e17", "170275746008085440"),
             ("9007199254740992", "9007199254740992"),
             ("true", "true"),
         ] {
@@ -576,7 +577,11 @@ mod tests {
             let oracle = serde_json_canonicalizer::to_string(&json).unwrap();
             let own = canonical(&json.to_string());
             prop_assert_eq!(own.as_deref(), Ok(&*oracle));
-            prop_assert_eq!(canonical(&oracle), Ok(oracle));
+            match canonical(&oracle) {
+                Ok(again) => prop_assert_eq!(again, oracle),
+                // A double from 2^53 to 10^21 is printed as the integer that the guard would refuse as written.
+                Err((fault, _)) => prop_assert_eq!(fault, FaultKind::LargeInteger),
+            }
         }
 
         #[test]
