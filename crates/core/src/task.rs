@@ -9,10 +9,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::Wall;
 
 /// Who may see a Task: checked on every request that names it (TSK-52).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskOwner {
     /// The tenant; `local` where nobody authenticates.
     pub tenant: String,
@@ -21,7 +23,7 @@ pub struct TaskOwner {
 }
 
 /// Where a Task stands (TSK-11, TSK-15).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status<P> {
     /// A worker works.
     Working,
@@ -74,7 +76,7 @@ impl<P> Status<P> {
 /// | completed, failed, cancelled | acknowledged, unchanged | stop | late | ignored | late | late |
 ///
 /// Every change moves `updated_at` strictly forward, so that two states of one Task are never confused (TSK-58).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Task<P> {
     owner: TaskOwner,
     status: Status<P>,

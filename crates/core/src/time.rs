@@ -46,7 +46,9 @@ impl Instant {
 /// A point on the wall clock, in milliseconds since 1970-01-01T00:00:00Z.
 ///
 /// Used only for what is shown to people or kept on disk across restarts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct Wall(u64);
 
 impl Wall {

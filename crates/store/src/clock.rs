@@ -48,3 +48,38 @@ impl Clock for SystemClock {
         }
     }
 }
+
+/// A wall time as RFC 3339 in UTC, to the millisecond.
+pub(crate) fn rfc_3339(wall: Wall) -> String {
+    let millis = wall.as_unix_millis();
+    let (days, in_day) = (millis / 86_400_000, millis % 86_400_000);
+    // Howard Hinnant's days_from_civil, turned around: eras of 400 years that begin on the first of March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (in_day / 3_600_000, in_day / 60_000 % 60, in_day / 1_000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", in_day % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_as_rfc_3339() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_200_000, "2024-03-01T00:00:00.000Z"),
+            (4_107_542_399_000, "2100-02-28T23:59:59.000Z"),
+        ] {
+            assert_eq!(rfc_3339(Wall::from_unix_millis(millis)), text);
+        }
+    }
+}

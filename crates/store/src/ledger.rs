@@ -15,10 +15,11 @@ use steadfast_core::ledger::{
     Claim, Enforcement, NotUnknown, Owner, RENEW_EVERY, Record, Resolution, SettleError, Settlement, Stamp,
     Verdict,
 };
-use steadfast_core::time::Wall;
 
 use crate::clock::{Clock, SystemClock};
-use crate::sqlite::{self, Effect, Job, OpenError, Reply, StoreError, Turn, Writer};
+use crate::file::File;
+use crate::sqlite::{self, Effect, Job, OpenError, StoreError, Turn, Writer};
+use crate::tasks::Tasks;
 pub use rows::Line;
 
 /// A stored answer: the upstream's own bytes, and the protocol version they are written in (ruling 16).
@@ -127,9 +128,7 @@ pub type Claimed = Verdict<Answer>;
 
 /// The ledger of one process on one file. Share it by reference or in an `Arc`; dropping it waits for its writer.
 pub struct Ledger {
-    writer: Writer,
-    reader: Mutex<Connection>,
-    clock: Arc<dyn Clock>,
+    file: Arc<File>,
     secret: Secret,
     owner: Owner,
     /// The claims that this process holds, by address: their leases are renewed (ruling 10).
@@ -156,15 +155,17 @@ impl Ledger {
             if held.is_empty() { None } else { Some(Box::new(Renewal(held))) }
         };
         let every = (RENEW_EVERY, Box::new(renew) as Box<_>);
-        let writer = Writer::start(connection, Arc::clone(&options.clock), name, every).map_err(failed)?;
-        Ok(Self {
-            writer,
+        let file = Arc::new(File {
+            writer: Writer::start(connection, Arc::clone(&options.clock), name, every).map_err(failed)?,
             reader: Mutex::new(sqlite::open_read_only(path)?),
             clock: options.clock,
-            secret,
-            owner: Owner(name),
-            held,
-        })
+        });
+        Ok(Self { file, secret, owner: Owner(name), held })
+    }
+
+    /// The durable tasks in the same file.
+    pub fn tasks(&self) -> Tasks {
+        Tasks::new(Arc::clone(&self.file))
     }
 
     /// What a key is bound to: the operation's own name and its canonical arguments, under this file's secret.
@@ -205,7 +206,7 @@ impl Ledger {
         if let Some(verdict) = intent.as_ref().and_then(|intent| self.replay(intent)) {
             return done(verdict);
         }
-        self.writer.submit(Box::new(ExecutionJob {
+        self.file.writer.submit(Box::new(ExecutionJob {
             intent,
             operation: execution.operation.to_owned(),
             owner: self.owner,
@@ -226,10 +227,10 @@ impl Ledger {
         if let Some(row) = committed {
             // What is committed never changes, so reading it needs no turn of the writer.
             let mut record = Some(row.record);
-            return Ok(Record::claim(&mut record, claim, self.clock.stamp()));
+            return Ok(Record::claim(&mut record, claim, self.file.clock.stamp()));
         }
         let (writer_intent, held) = (intent.clone(), Arc::clone(&self.held));
-        self.change(move |connection, now| {
+        self.file.change(move |connection, now| {
             let address = writer_intent.scope.address(&writer_intent.key);
             let row = rows::find(connection, &address)?;
             let (id, mut record) = row.map_or((None, None), |row| (Some(row.id), Some(row.record)));
@@ -257,7 +258,7 @@ impl Ledger {
         settlement: Settlement<Answer>,
     ) -> Result<Result<(), SettleError>, StoreError> {
         let address = scope.address(key);
-        let settled = self.change(move |connection, now| {
+        let settled = self.file.change(move |connection, now| {
             let Some(mut row) = rows::find(connection, &address)? else {
                 return Ok(Err(SettleError::Missing));
             };
@@ -282,7 +283,7 @@ impl Ledger {
         resolution: Resolution<Answer>,
     ) -> Result<Result<(), NotUnknown>, StoreError> {
         let address = scope.address(key);
-        self.change(move |connection, now| {
+        self.file.change(move |connection, now| {
             let Some(mut row) = rows::find(connection, &address)? else {
                 return Ok(Err(NotUnknown { state: "missing" }));
             };
@@ -300,7 +301,7 @@ impl Ledger {
     /// # Errors
     /// What SQLite says; nothing of it stays then.
     pub fn prepare(&self, schema: &'static str) -> Result<(), StoreError> {
-        self.change(move |connection, _| {
+        self.file.change(move |connection, _| {
             connection.execute_batch("SAVEPOINT prepare")?;
             let prepared = connection.execute_batch(schema);
             connection.execute_batch(if prepared.is_ok() {
@@ -317,7 +318,7 @@ impl Ledger {
     /// # Errors
     /// What SQLite or `read` says.
     pub fn look<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        Ok(read(&lock(&self.reader))?)
+        self.file.look(read)
     }
 
     /// Forgets records that were settled for `retention`; what is claimed, awaiting or unknown stays (ruling 15).
@@ -326,7 +327,7 @@ impl Ledger {
     /// # Errors
     /// Nothing is stored.
     pub fn purge(&self, retention: Duration) -> Result<usize, StoreError> {
-        self.change(move |connection, now| rows::purge(connection, retention, now.wall))
+        self.file.change(move |connection, now| rows::purge(connection, retention, now.wall))
     }
 
     /// The record of a key as a person reads it, its lease judged by now.
@@ -334,7 +335,7 @@ impl Ledger {
     /// # Errors
     /// The file cannot be read.
     pub fn lookup(&self, scope: &Scope, key: &Key) -> Result<Option<Line>, StoreError> {
-        Ok(self.read(scope, key)?.map(|row| row.into_line(self.clock.stamp())))
+        Ok(self.read(scope, key)?.map(|row| row.into_line(self.file.clock.stamp())))
     }
 
     /// The answer of a committed record, and the operation that gave it: how a caller whose response was lost finds
@@ -347,18 +348,19 @@ impl Ledger {
     }
 
     fn read(&self, scope: &Scope, key: &Key) -> Result<Option<rows::Row>, StoreError> {
-        Ok(rows::find(&lock(&self.reader), &scope.address(key))?)
+        self.file.look(|connection| rows::find(connection, &scope.address(key)))
     }
 
     /// The verdict that needs no turn of the writer: a committed record is for ever. A short cut, taken only while
     /// nobody else looks: the writer decides in any case.
     fn replay(&self, intent: &Intent) -> Option<Result<Executed, ExecuteError>> {
         let address = intent.scope.address(&intent.key);
-        let row =
-            rows::find(&*self.reader.try_lock().ok()?, &address).ok()?.filter(rows::Row::is_committed)?;
+        let row = rows::find(&*self.file.reader.try_lock().ok()?, &address)
+            .ok()?
+            .filter(rows::Row::is_committed)?;
         let claim =
             Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement: Enforcement::Gateway };
-        let verdict = Record::claim(&mut Some(row.record), claim, self.clock.stamp());
+        let verdict = Record::claim(&mut Some(row.record), claim, self.file.clock.stamp());
         Some(without_running(verdict))
     }
 
@@ -374,23 +376,6 @@ impl Ledger {
             operation: execution.operation.to_owned(),
             fingerprint: self.fingerprint(execution.operation, &arguments),
         }))
-    }
-
-    /// One transition inside the writer's transaction.
-    fn change<T, F>(&self, transition: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
-    {
-        let (reply, answer) = sync_channel(1);
-        self.writer.submit(Box::new(Transition {
-            transition,
-            outcome: None,
-            reply: Box::new(move |outcome| {
-                let _ = reply.send(outcome);
-            }),
-        }));
-        answer.recv().unwrap_or(Err(StoreError::Closed))
     }
 }
 
@@ -471,33 +456,6 @@ fn without_running(verdict: Claimed) -> Result<Executed, ExecuteError> {
         Verdict::Mismatch => Err(ExecuteError::Mismatch),
         Verdict::Join | Verdict::JoinTask(_) => Err(ExecuteError::Running),
         Verdict::Unknown | Verdict::Run { .. } => Err(ExecuteError::Unknown),
-    }
-}
-
-struct Transition<T, F> {
-    transition: F,
-    outcome: Option<rusqlite::Result<T>>,
-    reply: Reply<T>,
-}
-
-impl<T, F> Job for Transition<T, F>
-where
-    T: Send,
-    F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send,
-{
-    fn is_effect(&self) -> bool {
-        false
-    }
-
-    fn run(&mut self, connection: &Connection, now: Stamp) -> Turn {
-        self.outcome = Some((self.transition)(connection, now));
-        Turn::Keep
-    }
-
-    fn tell(self: Box<Self>, stored: Result<(), StoreError>) {
-        let Self { outcome, reply, .. } = *self;
-        let outcome = outcome.map_or(Err(StoreError::Closed), |outcome| outcome.map_err(StoreError::from));
-        reply(stored.and(outcome));
     }
 }
 
@@ -591,39 +549,4 @@ where
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A wall time as RFC 3339 in UTC, to the millisecond.
-pub(crate) fn rfc_3339(wall: Wall) -> String {
-    let millis = wall.as_unix_millis();
-    let (days, in_day) = (millis / 86_400_000, millis % 86_400_000);
-    // Howard Hinnant's days_from_civil, turned around: eras of 400 years that begin on the first of March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (in_day / 3_600_000, in_day / 60_000 % 60, in_day / 1_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", in_day % 1_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_written_as_rfc_3339() {
-        for (millis, text) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (1_709_251_200_000, "2024-03-01T00:00:00.000Z"),
-            (4_107_542_399_000, "2100-02-28T23:59:59.000Z"),
-        ] {
-            assert_eq!(rfc_3339(Wall::from_unix_millis(millis)), text);
-        }
-    }
 }

@@ -5,11 +5,14 @@
 //! change before the file system has it.
 
 mod clock;
+mod file;
 mod ledger;
 mod sqlite;
+mod tasks;
 
 pub use clock::{Clock, SystemClock};
 pub use ledger::{
     Answer, Claimed, ExecuteError, Executed, Execution, Intent, Ledger, LedgerView, Line, Options, Refusal,
 };
 pub use sqlite::{Effect, OpenError, StoreError};
+pub use tasks::{TaskFailure, Tasks};

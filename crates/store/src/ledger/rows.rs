@@ -7,7 +7,8 @@ use steadfast_core::fingerprint::Fingerprint;
 use steadfast_core::ledger::{Owner, Record, Stamp, State};
 use steadfast_core::time::{Instant, Wall};
 
-use super::{Answer, Intent, rfc_3339};
+use super::{Answer, Intent};
+use crate::clock::rfc_3339;
 
 /// Records forgotten by one call: bounds the transaction that others wait for.
 const PURGE_LIMIT: i64 = 10_000;

@@ -37,6 +37,8 @@ const MIGRATIONS: [&str; 1] = [
     CREATE INDEX steadfast_record_by_key ON steadfast_record (hash);
     -- How often each operation was executed; counted in the effect's own transaction.
     CREATE TABLE steadfast_execution (operation TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+    -- A task's state is one JSON text: only whole tasks are read and written.
+    CREATE TABLE steadfast_task (id TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
     -- The last batch that each writer committed: how a failed COMMIT is read back.
     CREATE TABLE steadfast_batch (writer BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;",
 ];
