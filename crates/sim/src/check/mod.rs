@@ -17,6 +17,7 @@ mod i12_unknown_is_said;
 mod i14_bounded_attempts;
 mod i15_breaker;
 mod i16_bounded;
+mod i22_task;
 mod i24_rest;
 mod i25_drain;
 mod i26_whole_lines;
@@ -57,7 +58,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 24, 25, 26];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 22, 24, 25, 26];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -81,6 +82,7 @@ pub struct Checks {
     i14: i14_bounded_attempts::BoundedAttempts,
     i15: i15_breaker::LegalEdges,
     i16: i16_bounded::Bounded,
+    i22: i22_task::TaskEdges,
     i26: i26_whole_lines::WholeLines,
 }
 
@@ -104,6 +106,7 @@ impl Checks {
             i14: Default::default(),
             i15: Default::default(),
             i16: Default::default(),
+            i22: Default::default(),
             i26: Default::default(),
         }
     }
@@ -148,6 +151,7 @@ impl Checks {
                 (7, self.i07.see(event)),
                 (14, self.i14.see(now, event)),
             ]),
+            Event::Task(event) => self.found.judge_all([(22, self.i22.see(event))]),
             Event::Stdio(event) => self.found.judge_all([(26, self.i26.see(event))]),
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod queue;
 pub(crate) mod stdio;
+pub(crate) mod task;
 
 use crate::check::Invariant;
 
@@ -121,6 +122,14 @@ bugs! {
         "a final response is dropped like anything else";
     LossNotTold, "loss-not-told", breaks 16 in "queue-two-places":
         "the peer is not told that something was dropped";
+    HandleBeforeDurable, "handle-before-durable", breaks 22 in "task-crash":
+        "a task's handle is given before the task is durable";
+    InputKeyReused, "input-key-reused", breaks 22 in "task":
+        "a task asks under a key that was used before";
+    AcknowledgementTakenForEnd, "acknowledgement-taken-for-end", breaks 22 in "task":
+        "an acknowledged cancel is told as the end";
+    FinalStateReplaced, "final-state-replaced", breaks 22 in "task":
+        "a task's end is replaced by a later one";
     IdNeverReleased, "id-never-released", breaks 24 in "exchange-stdio-modern":
         "the id of an ended request is never released";
     TimerInThePast, "timer-in-the-past", breaks 25 in "exchange-stdio-modern":

@@ -7,6 +7,7 @@ mod queue;
 mod race;
 mod retry;
 mod stdio;
+mod task;
 
 use crate::run::Run;
 
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Scope> {
         queue::scopes(),
         breaker::scopes(),
         retry::scopes(),
+        task::scopes(),
         stdio::scopes(),
     ]
     .into_iter()
