@@ -1,12 +1,16 @@
 //! The binary `steadfast`: one file a command.
 
 mod call;
+mod demo;
+mod evidence;
 mod exit;
 mod gateway;
 mod ledger;
+mod review;
 mod serve;
 mod sim;
 mod store;
+mod story;
 mod ui;
 
 use clap::{Parser, Subcommand};
@@ -21,19 +25,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Serve(serve::Args),
     Gateway(gateway::Args),
     Call(call::Args),
     Ledger(ledger::Args),
+    Review(review::Args),
+    Evidence(evidence::Args),
     Sim(sim::Args),
 }
 
 fn main() -> std::process::ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Call(args) => call::run(args),
         Command::Ledger(args) => ledger::run(args),
+        Command::Review(args) => review::run(args),
+        Command::Evidence(args) => evidence::run(args),
         Command::Sim(args) => sim::run(args),
     };
     outcome.unwrap_or_else(|failure| failure.report())

@@ -34,7 +34,7 @@ const STREAM_QUEUE: usize = 64;
 /// bytes (F053).
 const GRACE: Duration = Duration::from_millis(500);
 /// The longest silence on a stream before a comment is sent (D-18, F055).
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const HOP: Hop = Hop { transport: Transport::Http, era: Era::Modern };
 
