@@ -54,16 +54,6 @@ pub fn params_with_meta(params: &str, token: Option<&ProgressToken>) -> Result<S
     Ok(params.to_json())
 }
 
-/// The member of `params` that `Mcp-Name` mirrors, by method (HDR-03, HDR-04).
-pub fn mirrored_name(method: &str) -> Option<&'static str> {
-    match method {
-        "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
-        _ => None,
-    }
-}
-
 /// A header value as it stands for a body value: as it is where it is safe, else in the Base64 form (HDR-05..08).
 pub fn encode_header(value: &str) -> String {
     let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_matches(' ') == value;
@@ -89,7 +79,13 @@ const BASE64_END: &str = "?=";
 pub(crate) fn mirror_headers(method: &str, params: &str) -> Vec<(&'static str, String)> {
     let mut headers =
         vec![("mcp-protocol-version", MODERN_VERSION.to_owned()), ("mcp-method", encode_header(method))];
-    let name = mirrored_name(method).and_then(|member| Members::parse(params).ok()?.get_str(member));
+    let params = envelope::params_of(params).unwrap_or_default();
+    let name = match method {
+        "tools/call" | "prompts/get" => params.name,
+        "resources/read" => params.uri,
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id,
+        _ => None,
+    };
     headers.extend(name.map(|name| ("mcp-name", encode_header(&name))));
     headers
 }

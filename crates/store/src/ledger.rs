@@ -18,7 +18,7 @@ use steadfast_core::ledger::{
 
 use crate::clock::{Clock, SystemClock};
 use crate::file::File;
-use crate::sqlite::{self, Effect, Job, OpenError, StoreError, Turn, Writer};
+use crate::sqlite::{self, Effect, Every, Job, OpenError, StoreError, Turn, Writer};
 use crate::tasks::Tasks;
 pub use rows::Line;
 
@@ -154,7 +154,7 @@ impl Ledger {
             let held = lock(&renewed).clone();
             if held.is_empty() { None } else { Some(Box::new(Renewal(held))) }
         };
-        let every = (RENEW_EVERY, Box::new(renew) as Box<_>);
+        let every = Every { interval: RENEW_EVERY, make: Box::new(renew) };
         let file = Arc::new(File {
             writer: Writer::start(connection, Arc::clone(&options.clock), name, every).map_err(failed)?,
             reader: Mutex::new(sqlite::open_read_only(path)?),

@@ -2,6 +2,7 @@
 //!
 //! The children are this test binary itself, told by the environment what to be. Real time is needed, since real
 //! processes are killed; nothing is asserted about how long anything takes.
+#![allow(clippy::print_stdout)] // the children speak to their parent over stdout
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

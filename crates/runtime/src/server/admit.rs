@@ -1,10 +1,9 @@
 //! What a request must carry before anything is done for it (table ORDER, steps 3 to 9).
 
-use steadfast_core::envelope::{self, Message};
+use steadfast_core::envelope::{self, Meant, Message};
 use steadfast_core::exchange::{CancelNotice, Operation, Reply, Spec};
 use steadfast_core::hop::Hop;
-use steadfast_core::ids::{ProgressToken, RequestId};
-use steadfast_core::object::Members;
+use steadfast_core::ids::RequestId;
 
 use super::{Options, Request, Service};
 use crate::message::{self, META_CAPABILITIES, META_VERSION, SUPPORTED_VERSIONS};
@@ -46,9 +45,10 @@ pub(super) enum Incoming {
     Response,
 }
 
-/// Reads one message; what is none is refused.
-pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Refusal> {
-    match envelope::parse(bytes) {
+/// Reads one message; what is none is refused. `None` for what nobody waits to hear about: a broken notification is
+/// never answered (MSG-12), nor is a broken response.
+pub(super) fn read(bytes: &[u8], limit_bytes: usize) -> Result<Incoming, Option<Refusal>> {
+    match envelope::parse_within(limit_bytes, bytes) {
         Ok(Message::Request { id, method, params }) => {
             let params = params.map_or("{}", |params| params.get()).to_owned();
             Ok(Incoming::Request { id, request: Request { method: method.into_owned(), params } })
@@ -58,7 +58,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Refusal> {
         }
         Ok(Message::Notification { .. }) => Ok(Incoming::Notification),
         Ok(Message::Response { .. }) => Ok(Incoming::Response),
-        Err(error) => Err(Refusal::new(error.id().cloned(), error.code(), &error.to_string())),
+        Err(error) => Err(match error.meant() {
+            Meant::Notification | Meant::Response => None,
+            Meant::Request | Meant::Unclear => {
+                Some(Refusal::new(error.id().cloned(), error.code(), &error.to_string()))
+            }
+        }),
     }
 }
 
@@ -71,20 +76,18 @@ pub(super) fn admit(
     options: &Options,
 ) -> Result<Spec, Refusal> {
     let refuse = |code, text: &str| Err(Refusal::new(Some(id.clone()), code, text));
-    let Ok(params) = Members::parse(&request.params) else {
-        return refuse(-32602, "params must be an object");
+    let params = match envelope::params_of(&request.params) {
+        Ok(params) => params,
+        Err(error) => return refuse(-32602, &error.to_string()),
     };
-    let meta = params.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
-    let Some(version) = meta.get_str(META_VERSION) else {
-        return refuse(
-            -32602,
-            &format!("_meta lacks {META_VERSION}; serves {}", SUPPORTED_VERSIONS.join(", ")),
-        );
+    let served = SUPPORTED_VERSIONS.join(", ");
+    let Some(version) = params.meta.protocol_version else {
+        return refuse(-32602, &format!("_meta lacks {META_VERSION}; {served} is served"));
     };
-    if !meta.get(META_CAPABILITIES).is_some_and(|raw| raw.starts_with('{')) {
+    if params.meta.client_capabilities.is_none() {
         return refuse(-32602, &format!("_meta lacks {META_CAPABILITIES}; send an object, {{}} for none"));
     }
-    if !SUPPORTED_VERSIONS.contains(&version.as_str()) {
+    if !SUPPORTED_VERSIONS.contains(&&*version) {
         let body = serde_json::json!({
             "code": -32022,
             "message": "this protocol version is not served",
@@ -95,10 +98,9 @@ pub(super) fn admit(
     if !service.knows(&request.method) {
         return refuse(-32601, &format!("no such method: {}", request.method));
     }
-    let token = match meta.get("progressToken").map(ProgressToken::from_json) {
-        None => None,
-        Some(Ok(token)) => Some(token),
-        Some(Err(error)) => return refuse(-32602, &error.to_string()),
+    let token = match params.meta.progress_token.transpose() {
+        Ok(token) => token,
+        Err(error) => return refuse(-32602, &error.to_string()),
     };
     Ok(Spec {
         id,

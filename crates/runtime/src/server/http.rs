@@ -16,8 +16,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Frame;
+use steadfast_core::envelope;
 use steadfast_core::hop::{Era, Hop, Transport};
-use steadfast_core::object::Members;
 use steadfast_core::sse::encode;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -126,7 +126,7 @@ impl Endpoint {
             .await
             .map_err(|_| plain(StatusCode::PAYLOAD_TOO_LARGE, &[]))?
             .to_bytes();
-        let (id, request) = match read(&body) {
+        let (id, request) = match read(&body, self.options.max_message_bytes) {
             Ok(Incoming::Request { id, request }) => (id, request),
             // A cancel posted in the modern era is accepted and ignored (CAN-18), like all notifications (AMB-11).
             Ok(Incoming::Cancelled(_) | Incoming::Notification) => {
@@ -139,7 +139,8 @@ impl Endpoint {
                     "a response is not taken here; send a request",
                 )));
             }
-            Err(refusal) => return Err(refuse(&refusal)),
+            Err(None) => return Err(plain(StatusCode::BAD_REQUEST, &[])),
+            Err(Some(refusal)) => return Err(refuse(&refusal)),
         };
         if let Err(text) = mirrored(&head.headers, &request) {
             return Err(refuse(&Refusal::new(Some(id), -32020, &text)));
@@ -265,9 +266,11 @@ fn from_here(headers: &HeaderMap) -> bool {
 
 /// Whether the mirrored headers say what the body says (HDR-12, HDR-17, AMB-45).
 fn mirrored(headers: &HeaderMap, request: &Request) -> Result<(), String> {
-    let params = Members::parse(&request.params).unwrap_or_default();
-    let meta = params.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
-    let check = |header: &str, body: Option<String>, required: bool| {
+    let Ok(params) = envelope::params_of(&request.params) else {
+        // Its own error, found in the next step.
+        return Ok(());
+    };
+    let check = |header: &str, body: Option<&str>, required: bool| {
         let mut values = headers.get_all(header).iter();
         let given = match (values.next(), values.next()) {
             (None, _) if required => {
@@ -284,10 +287,12 @@ fn mirrored(headers: &HeaderMap, request: &Request) -> Result<(), String> {
             _ => Err(format!("the header {header} does not say what the body says; make them equal")),
         }
     };
-    check("mcp-protocol-version", meta.get_str(message::META_VERSION), true)?;
-    check("mcp-method", Some(request.method.clone()), true)?;
-    match message::mirrored_name(&request.method) {
-        Some(member) => check("mcp-name", params.get_str(member), !request.method.starts_with("tasks/")),
-        None => Ok(()),
+    check("mcp-protocol-version", params.meta.protocol_version.as_deref(), true)?;
+    check("mcp-method", Some(&request.method), true)?;
+    match request.method.as_str() {
+        "tools/call" | "prompts/get" => check("mcp-name", params.name.as_deref(), true),
+        "resources/read" => check("mcp-name", params.uri.as_deref(), true),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => check("mcp-name", params.task_id.as_deref(), false),
+        _ => Ok(()),
     }
 }

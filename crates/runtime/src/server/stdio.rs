@@ -57,7 +57,7 @@ where
                 continue;
             }
         };
-        let (id, request) = match read(&line) {
+        let (id, request) = match read(&line, options.max_message_bytes) {
             Ok(Incoming::Request { id, request }) => (id, request),
             Ok(Incoming::Cancelled(notice)) => {
                 if let Ok(peer) = lock(&table).route_cancel(&notice) {
@@ -68,7 +68,8 @@ where
             }
             // Other notifications have no meaning here, and nobody here waits for a response.
             Ok(Incoming::Notification | Incoming::Response) => continue,
-            Err(refusal) => {
+            Err(None) => continue,
+            Err(Some(refusal)) => {
                 send(&way_out, refusal.to_message()).await;
                 continue;
             }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use steadfast_core::envelope::{self, NotAString, Params};
 use steadfast_core::exchange::Reply;
 use steadfast_core::fingerprint::{Carrier, Key};
 use steadfast_core::ijson::Document;
-use steadfast_core::object::Members;
 
 use super::{Answering, Context, Request, Service};
 use crate::message::{self, OwnError};
@@ -165,30 +165,26 @@ impl Tools {
             let error = message::error_body(-32602, &text);
             Box::pin(async move { Reply::Error(Bytes::from(error)) })
         };
-        let Ok(params) = Members::parse(params) else { return refuse("params must be an object".into()) };
-        let Some(name) = params.get_str("name") else { return refuse("params.name must be a string".into()) };
-        let Some(tool) = self.tools.get(&name) else {
+        let params = match envelope::params_of(params) {
+            Ok(params) => params,
+            Err(error) => return refuse(error.to_string()),
+        };
+        let Some(name) = &params.name else { return refuse("params.name must be a string".into()) };
+        let Some(tool) = self.tools.get(&**name) else {
             return refuse(format!("there is no tool named {name:?}; ask tools/list for the names"));
         };
-        let arguments = match params.get("arguments").map(serde_json::from_str::<Map<String, Value>>) {
-            None => Map::new(),
-            Some(Ok(arguments)) => arguments,
-            Some(Err(_)) => return refuse("params.arguments must be an object".into()),
+        let raw_arguments = params.arguments.map_or("{}", |raw| raw.get());
+        let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(raw_arguments) else {
+            return refuse("params.arguments must be an object".into());
         };
-        let meta = params.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
-        let carried = [
-            (Carrier::Meta, meta.get_str("steadfast/idempotencyKey")),
-            (Carrier::Params, params.get_str("idempotencyKey")),
-            (Carrier::Arguments, arguments.get("idempotencyKey").and_then(Value::as_str).map(str::to_owned)),
-        ];
-        let key = match Key::from_carriers(carried.iter().map(|(carrier, key)| (*carrier, key.as_deref()))) {
+        let key = match key_of(&params, &arguments) {
             Ok(key) => key,
-            Err(error) => return refuse(error.to_string()),
+            Err(error) => return refuse(error),
         };
         let mut bound = Vec::new();
         if key.is_some() {
             // From the text that came: the parsed arguments no longer show what two readers could read differently.
-            match Document::parse(params.get("arguments").unwrap_or("{}").as_bytes()) {
+            match Document::parse(raw_arguments.as_bytes()) {
                 Ok(mut document) => {
                     document.remove(KEY_POINTER);
                     bound = document.canonical().into_bytes();
@@ -200,6 +196,22 @@ impl Tools {
         let working = (tool.handler)(Call { arguments, key, bound, context });
         Box::pin(async move { this.complete(working.await.to_json()) })
     }
+}
+
+/// The key that the carriers of a call agree on.
+fn key_of(params: &Params<'_>, arguments: &Map<String, Value>) -> Result<Option<Key>, String> {
+    let mut carried = [None, None, None];
+    for (place, key) in carried.iter_mut().zip([&params.meta.idempotency_key, &params.idempotency_key]) {
+        *place = key.as_ref().map(|key| key.as_deref()).transpose().map_err(ToString::to_string)?;
+    }
+    carried[2] = match arguments.get("idempotencyKey") {
+        None => None,
+        Some(Value::String(key)) => Some(key),
+        // A key that is no string is an error and not an absent one: its sender believes the call to be keyed.
+        Some(_) => return Err(NotAString.to_string()),
+    };
+    let carriers = [Carrier::Meta, Carrier::Params, Carrier::Arguments].into_iter().zip(carried);
+    Key::from_carriers(carriers).map_err(|error| error.to_string())
 }
 
 impl Service for Arc<Tools> {

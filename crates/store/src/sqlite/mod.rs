@@ -8,7 +8,7 @@ pub use file::OpenError;
 pub(crate) use file::{open, open_read_only};
 pub(crate) use schema::secret;
 pub use writer::{Effect, StoreError};
-pub(crate) use writer::{Job, Reply, Turn, Writer};
+pub(crate) use writer::{Every, Job, Reply, Turn, Writer};
 
 /// 128 bits that nobody else has.
 pub(crate) fn random_u128() -> u128 {

@@ -87,6 +87,12 @@ pub(crate) trait Job: Send {
 /// How a caller is told: on the writer's thread, so it must only hand over.
 pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
+/// A job that comes by itself, made anew each time.
+pub(crate) struct Every {
+    pub(crate) interval: Duration,
+    pub(crate) make: Box<dyn Fn() -> Option<Box<dyn Job>> + Send>,
+}
+
 /// The writer of one process on one file.
 pub(crate) struct Writer {
     jobs: Option<SyncSender<Box<dyn Job>>>,
@@ -94,12 +100,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. `every` is a job made anew at that interval, on the same thread: the renewal of leases.
+    /// Starts the thread. `every` comes on the same thread: the renewal of leases.
     pub(crate) fn start(
         mut connection: Connection,
         clock: Arc<dyn Clock>,
         name: u128,
-        every: (Duration, Box<dyn Fn() -> Option<Box<dyn Job>> + Send>),
+        every: Every,
     ) -> rusqlite::Result<Self> {
         let effect = EffectGuard::install(&mut connection)?;
         let (jobs, queue) = sync_channel(QUEUE);
@@ -155,12 +161,8 @@ enum Ended {
 }
 
 impl State {
-    fn run(
-        &mut self,
-        queue: &Receiver<Box<dyn Job>>,
-        (interval, make): &(Duration, Box<dyn Fn() -> Option<Box<dyn Job>> + Send>),
-    ) {
-        let mut due = Instant::now() + *interval;
+    fn run(&mut self, queue: &Receiver<Box<dyn Job>>, every: &Every) {
+        let mut due = Instant::now() + every.interval;
         loop {
             let mut batch = match queue.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Ok(job) => vec![job],
@@ -168,8 +170,8 @@ impl State {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             if Instant::now() >= due {
-                due = Instant::now() + *interval;
-                batch.extend(make());
+                due = Instant::now() + every.interval;
+                batch.extend((every.make)());
             }
             while batch.len() < BATCH
                 && let Ok(job) = queue.try_recv()
