@@ -14,7 +14,7 @@ fn d_24_each_fixture_fails_on_the_wrong_behaviour_and_passes_on_ours() {
 }
 
 #[test]
-fn d_24_there_are_twelve_of_them_so_far() {
+fn d_24_there_are_fourteen_of_them_in_this_order() {
     let names: Vec<_> = fixtures::all().iter().map(|fixture| fixture.name).collect();
     assert_eq!(
         names,
@@ -30,10 +30,12 @@ fn d_24_there_are_twelve_of_them_so_far() {
             "unbounded-progress-queue",
             "final-response-dropped",
             "buffered-sse",
+            "last-event-id-assumed",
+            "herd-reconnect",
             "task-acknowledgement-taken-for-the-end",
         ]
     );
-    assert!(fixtures::named("buffered-sse").is_some());
+    assert!(fixtures::named("herd-reconnect").is_some());
 }
 
 #[test]

@@ -17,6 +17,8 @@ mod i12_unknown_is_said;
 mod i14_bounded_attempts;
 mod i15_breaker;
 mod i16_bounded;
+mod i20_acknowledged_first;
+mod i21_return;
 mod i22_task;
 mod i24_rest;
 mod i25_drain;
@@ -58,7 +60,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 22, 24, 25, 26];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 20, 21, 22, 24, 25, 26];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -82,6 +84,8 @@ pub struct Checks {
     i14: i14_bounded_attempts::BoundedAttempts,
     i15: i15_breaker::LegalEdges,
     i16: i16_bounded::Bounded,
+    i20: i20_acknowledged_first::AcknowledgedFirst,
+    i21: i21_return::Return,
     i22: i22_task::TaskEdges,
     i26: i26_whole_lines::WholeLines,
 }
@@ -106,6 +110,8 @@ impl Checks {
             i14: Default::default(),
             i15: Default::default(),
             i16: Default::default(),
+            i20: Default::default(),
+            i21: Default::default(),
             i22: Default::default(),
             i26: Default::default(),
         }
@@ -152,6 +158,9 @@ impl Checks {
                 (14, self.i14.see(now, event)),
             ]),
             Event::Task(event) => self.found.judge_all([(22, self.i22.see(event))]),
+            Event::Subscription(event) => {
+                self.found.judge_all([(20, self.i20.see(event)), (21, self.i21.see(now, event))]);
+            }
             Event::Stdio(event) => self.found.judge_all([(26, self.i26.see(event))]),
         }
     }

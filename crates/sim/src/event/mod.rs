@@ -9,6 +9,7 @@ mod exchange;
 mod ledger;
 mod queue;
 mod stdio;
+mod subscription;
 mod task;
 
 pub use breaker::{Breaker, Outcome, Permit};
@@ -17,6 +18,7 @@ pub use exchange::{Exchange, Message, Side, Started, ignored_words, terminal_wor
 pub use ledger::{Answer, Ledger, Settled, Told, Verdict};
 pub use queue::{Became, Held, Queue, What};
 pub use stdio::{Line, Stdio};
+pub use subscription::{Ending, Subscription};
 pub use task::Task;
 
 use std::fmt;
@@ -41,6 +43,8 @@ pub enum Event {
     Call(Call),
     /// Of calls behind a circuit breaker.
     Breaker(Breaker),
+    /// Of a subscription.
+    Subscription(Subscription),
     /// Of a durable Task.
     Task(Task),
     /// Of a child process behind its pipes.

@@ -10,6 +10,7 @@ pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod queue;
 pub(crate) mod stdio;
+pub(crate) mod subscription;
 pub(crate) mod task;
 
 use crate::check::Invariant;
@@ -122,6 +123,14 @@ bugs! {
         "a final response is dropped like anything else";
     LossNotTold, "loss-not-told", breaks 16 in "queue-two-places":
         "the peer is not told that something was dropped";
+    EventBeforeAcknowledgement, "event-before-acknowledgement", breaks 20 in "subscription-returns":
+        "a notification is handed on before the acknowledgement or outside its filter";
+    ReturnedAtOnce, "returned-at-once", breaks 21 in "subscription-returns":
+        "the holder listens again at once, after a graceful end too";
+    LastEventIdSent, "last-event-id-sent", breaks 21 in "subscription-returns":
+        "a return asks to go on after the last event instead of fetching";
+    RefetchForgotten, "refetch-forgotten", breaks 21 in "subscription-returns":
+        "what was missed while nobody listened is not fetched";
     HandleBeforeDurable, "handle-before-durable", breaks 22 in "task-crash":
         "a task's handle is given before the task is durable";
     InputKeyReused, "input-key-reused", breaks 22 in "task":

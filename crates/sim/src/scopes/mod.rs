@@ -7,6 +7,7 @@ mod queue;
 mod race;
 mod retry;
 mod stdio;
+mod subscription;
 mod task;
 
 use crate::run::Run;
@@ -39,6 +40,7 @@ pub fn all() -> Vec<Scope> {
         breaker::scopes(),
         retry::scopes(),
         task::scopes(),
+        subscription::scopes(),
         stdio::scopes(),
     ]
     .into_iter()
