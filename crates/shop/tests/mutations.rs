@@ -172,3 +172,42 @@ fn charges_are_checked_and_numbered_by_execution() {
         assert_eq!(charged["structuredContent"]["receipt"], receipt);
     }
 }
+
+/// The subscription drops while a reservation is in flight. The client may not repeat it: it listens again, fetches the
+/// inventory record, and only then decides.
+#[test]
+fn d_15_after_a_dropped_subscription_the_record_is_fetched_before_anything_is_decided() {
+    use steadfast::core::subscription::{
+        End, Filter, InFlight, Input, Output, Refetch, Subscription, reconnect_plan,
+    };
+    use steadfast::core::time::Now;
+
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(&folder.path().join("s.db"));
+    let filter = Filter { uris: ["inventory://anvil".to_owned()].into(), ..Filter::default() };
+    let mut listening = Subscription::start(filter.clone(), 1);
+    listening.handle(Now::at_millis(0), Input::Acknowledged { listen: 1, granted: filter.clone() });
+
+    // Executed; its response and the subscription are lost together.
+    reserve(&ledger, Some("k"), 3, "acme");
+    listening.handle(Now::at_millis(1), Input::Ended { listen: 1, end: End::Lost });
+    let in_flight = [InFlight { operation: inventory::OPERATION.into(), key: Some("k".into()) }];
+    let plan = reconnect_plan(&filter, &in_flight);
+    assert_eq!(plan.reconcile, in_flight, "found out about, not repeated");
+
+    listening.handle_timeout(Now::at_millis(10_000));
+    listening.handle(Now::at_millis(10_001), Input::Acknowledged { listen: 2, granted: filter });
+    let fetches: Vec<Refetch> = std::iter::from_fn(|| listening.poll_output())
+        .filter_map(|output| match output {
+            Output::Refetch(fetches) => Some(fetches),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(fetches, [Refetch::Resource("inventory://anvil".into())]);
+    assert_eq!(fetches, plan.refetch);
+
+    // The record says that it happened, the key says what: nothing is left to repeat.
+    assert_eq!(stock(&ledger), (7, 1));
+    assert_eq!(call(&ledger, "find_reservation", &json!({ "key": "k" }))["structuredContent"]["quantity"], 3);
+}
