@@ -1,5 +1,6 @@
-//! How many exchange events a second the simulator plays on one core, all checkers on, every event in the digest; and in
-//! the same run the bare machine with the same digest, as the measure of the machine that this runs on.
+//! How many exchange events a second the simulator plays on one core, all checkers on, every event in the
+//! digest; and in the same run the bare machine with the same digest, as the measure of the machine that this
+//! runs on.
 //!
 //! `cargo bench -p steadfast-sim --bench exchange`
 #![allow(clippy::print_stdout)]

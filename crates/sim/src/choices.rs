@@ -1,7 +1,7 @@
 //! Where the order of events comes from: a seed, every order in turn, or a recorded list.
 //!
-//! A simulation asks [`Choices::choose`] whenever more than one thing could happen next, and nothing else about it is
-//! undetermined. So the list of answers is the whole run: written down, it is a replay.
+//! A simulation asks [`Choices::choose`] whenever more than one thing could happen next, and nothing else
+//! about it is undetermined. So the list of answers is the whole run: written down, it is a replay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,8 @@ use steadfast_core::rng::Rng;
 #[derive(Clone, Debug)]
 pub struct Choices {
     source: Source,
-    /// What was answered in this order, and of how many: at once the record of a run and the wheels of the odometer.
+    /// What was answered in this order, and of how many: at once the record of a run and the wheels of the
+    /// odometer.
     taken: Vec<Wheel>,
     /// How many of `taken` this order has used.
     used: usize,
@@ -77,7 +78,8 @@ impl Choices {
         at as usize
     }
 
-    /// Whether this order has left the path that it shares with the one before: what is seen from here on is new.
+    /// Whether this order has left the path that it shares with the one before: what is seen from here on is
+    /// new.
     pub fn is_new(&self) -> bool {
         self.used == self.taken.len()
     }

@@ -78,8 +78,8 @@ pub struct Hunted {
 /// A bug that shows at all shows soon; so many more orders are then played in search of a shorter transcript.
 const ORDERS_FOR_SHORTENING: u64 = 20_000;
 
-/// Explores all scopes and hunts all planted bugs, on as many threads as there are cores. Every scope is explored by one
-/// thread, so the report does not depend on how many there are.
+/// Explores all scopes and hunts all planted bugs, on as many threads as there are cores. Every scope is
+/// explored by one thread, so the report does not depend on how many there are.
 pub fn run() -> Report {
     let scopes = scopes::all();
     let explored = in_parallel(scopes.len(), |i| explore(&scopes[i]));

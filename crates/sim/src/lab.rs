@@ -86,7 +86,8 @@ enum Step {
     Do(Action),
 }
 
-/// Idle 500 ms, maximum 2000 ms, as D-07 has them; and exactly as much progress and answers as the scenario uses.
+/// Idle 500 ms, maximum 2000 ms, as D-07 has them; and exactly as much progress and answers as the scenario
+/// uses.
 fn setup(scenario: Scenario, hop: Hop) -> Setup {
     let script = match scenario {
         Scenario::A | Scenario::B => Script { progress: 0, answers: 1, cancels: 1, ..Script::default() },

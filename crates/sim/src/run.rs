@@ -26,7 +26,8 @@ impl<'a> Run<'a> {
         Self { choices, states: None, transcript, checks: Checks::new(), bug: None }
     }
 
-    /// The same with a bug planted between a machine and its world, judged by the one checker that must catch it.
+    /// The same with a bug planted between a machine and its world, judged by the one checker that must catch
+    /// it.
     #[must_use]
     pub fn with_bug(mut self, bug: Option<Bug>) -> Self {
         self.checks = bug.map_or_else(Checks::new, |bug| Checks::only(bug.breaks()));

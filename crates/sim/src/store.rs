@@ -1,8 +1,8 @@
 //! A store in memory that can lose its process at any step: what is committed stays, what is not is gone.
 //!
-//! It knows as much of transactions as the promises need: one writer at a time, who sees what was committed before, and
-//! whose changes become durable together or not at all. What the changes are is said by the transitions of
-//! [`steadfast_core::ledger`] and [`steadfast_core::task`], as in every store.
+//! It knows as much of transactions as the promises need: one writer at a time, who sees what was committed
+//! before, and whose changes become durable together or not at all. What the changes are is said by the
+//! transitions of [`steadfast_core::ledger`] and [`steadfast_core::task`], as in every store.
 
 /// Which connection.
 pub type Connection = u8;

@@ -1,7 +1,8 @@
 //! The record of a run: a digest always, and the lines when they are asked for.
 //!
-//! The digest runs over a compact form of the events, their derived `Hash` written little-endian, so that an exploration
-//! of millions of orders can afford it. Two runs with equal digests saw the same events at the same times.
+//! The digest runs over a compact form of the events, their derived `Hash` written little-endian, so that an
+//! exploration of millions of orders can afford it. Two runs with equal digests saw the same events at the
+//! same times.
 
 use std::hash::{Hash, Hasher};
 
@@ -84,8 +85,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A `Hasher` that feeds SHA-256 in large pieces. Integers are written little-endian and small ones in one byte, so that
-/// the digest does not depend on the platform.
+/// A `Hasher` that feeds SHA-256 in large pieces. Integers are written little-endian and small ones in one
+/// byte, so that the digest does not depend on the platform.
 #[derive(Clone, Debug)]
 pub(crate) struct Digest {
     sha: Sha256,

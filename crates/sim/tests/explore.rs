@@ -75,3 +75,13 @@ fn what_cannot_be_replayed_says_why() {
     let nowhere = replay::run(&"nowhere:0".parse::<Target>().unwrap()).unwrap_err();
     assert_eq!(nowhere.to_string(), "there is no scope `nowhere`; `steadfast sim explore` lists them");
 }
+
+#[test]
+fn d_21_the_same_scope_explored_again_sees_the_same() {
+    for name in
+        ["exchange-listen-stdio", "exchange-initialize-http", "ledger-race-three", "task-crash", "retry"]
+    {
+        let scope = steadfast_sim::scopes::named(name).unwrap();
+        assert_eq!(explore::explore(&scope), explore::explore(&scope));
+    }
+}

@@ -18,7 +18,8 @@ fn lines() -> Vec<String> {
 
 #[test]
 fn d_22_the_cancel_wins_and_the_answer_is_late() {
-    // D-05, D-06: the answer was under way; the caller is told `cancelled`, and only that. G4: only the signal differs.
+    // D-05, D-06: the answer was under way; the caller is told `cancelled`, and only that. G4: only the
+    // signal differs.
     assert_eq!(
         lines()[0..4],
         [
@@ -46,8 +47,8 @@ fn d_22_the_completion_wins_and_the_cancel_is_ignored() {
 
 #[test]
 fn d_22_progress_never_moves_the_absolute_limit() {
-    // D-07: alive at every idle deadline, ended at 2000 ms, and what was sent at 1999 ms is late. TMO-02: the server is
-    // told, by the means of each hop.
+    // D-07: alive at every idle deadline, ended at 2000 ms, and what was sent at 1999 ms is late. TMO-02: the
+    // server is told, by the means of each hop.
     assert_eq!(
         lines()[8..12],
         [
@@ -61,7 +62,8 @@ fn d_22_progress_never_moves_the_absolute_limit() {
 
 #[test]
 fn d_22_a_request_is_abandoned_everywhere_alike_and_only_the_signal_differs() {
-    // D-01, D-02, LEG-27: the handler is stopped and answers nothing, so only progress under way is left to ignore.
+    // D-01, D-02, LEG-27: the handler is stopped and answers nothing, so only progress under way is left to
+    // ignore.
     assert_eq!(
         lines()[12..16],
         [

@@ -1,5 +1,5 @@
-//! I-02: completion first: delivered, and no cancel is sent. Cancel first: nothing is delivered, and exactly one signal of
-//! the right kind is sent. Whoever is first wins, at either side.
+//! I-02: completion first: delivered, and no cancel is sent. Cancel first: nothing is delivered, and exactly
+//! one signal of the right kind is sent. Whoever is first wins, at either side.
 
 use steadfast_core::exchange::requester::End;
 use steadfast_core::exchange::responder::Answer;
@@ -156,7 +156,8 @@ impl Race {
     }
 }
 
-/// How many notifications and how many closed streams tell the server that a request was given up (table ERA).
+/// How many notifications and how many closed streams tell the server that a request was given up (table
+/// ERA).
 const fn expected_signals(client: &Started) -> (u8, u8) {
     match (client.operation, client.hop.transport, client.hop.era) {
         (Operation::Initialize | Operation::Probe, _, _) => (0, 0),

@@ -1,4 +1,5 @@
-//! I-03: a cancel names only an issued request that is in flight, on its own hop; a server's names only a listen on stdio.
+//! I-03: a cancel names only an issued request that is in flight, on its own hop; a server's names only a
+//! listen on stdio.
 
 use steadfast_core::exchange::Operation;
 use steadfast_core::hop::Transport;

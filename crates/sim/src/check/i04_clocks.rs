@@ -1,5 +1,5 @@
-//! I-04: the end is never later than the absolute limit, whatever the progress; only valid progress moves the idle limit;
-//! the limit that fired is the one that was due; no jump of the wall clock changes any of it.
+//! I-04: the end is never later than the absolute limit, whatever the progress; only valid progress moves the
+//! idle limit; the limit that fired is the one that was due; no jump of the wall clock changes any of it.
 
 use steadfast_core::exchange::{Clock, Operation, Terminal};
 use steadfast_core::time::Now;

@@ -1,5 +1,5 @@
-//! I-05: progress that is handed on strictly rises, keeps the rate, and its latest value is not lost to coalescing: the
-//! caller knows it before it knows the answer.
+//! I-05: progress that is handed on strictly rises, keeps the rate, and its latest value is not lost to
+//! coalescing: the caller knows it before it knows the answer.
 
 use steadfast_core::exchange::requester::End;
 use steadfast_core::time::Now;

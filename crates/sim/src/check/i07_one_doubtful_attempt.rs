@@ -1,4 +1,5 @@
-//! I-07: a write without a key that somebody enforces upstream has at most one attempt that is not proven unexecuted.
+//! I-07: a write without a key that somebody enforces upstream has at most one attempt that is not proven
+//! unexecuted.
 
 use steadfast_core::policy::classify::{Enforced, Failure, RetryClass};
 

@@ -1,5 +1,5 @@
-//! I-12: a crash between send and settlement leaves an unknown that is visible and never silently repeated; what was
-//! executed is never told or kept as if it had not been.
+//! I-12: a crash between send and settlement leaves an unknown that is visible and never silently repeated;
+//! what was executed is never told or kept as if it had not been.
 
 use steadfast_core::ledger::Enforcement;
 

@@ -1,5 +1,5 @@
-//! I-14: attempts and delays stay within bounds and are no shorter than `Retry-After`; no attempt follows a cancel or can
-//! end only after the absolute limit.
+//! I-14: attempts and delays stay within bounds and are no shorter than `Retry-After`; no attempt follows a
+//! cancel or can end only after the absolute limit.
 
 use steadfast_core::time::Now;
 

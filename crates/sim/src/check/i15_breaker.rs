@@ -1,4 +1,5 @@
-//! I-15: a breaker takes legal edges only, an open one sends nothing, and a caller's cancel counts neither way.
+//! I-15: a breaker takes legal edges only, an open one sends nothing, and a caller's cancel counts neither
+//! way.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! I-16: queues stay within their limits, the final response is never dropped, order is kept, and nothing is lost in
-//! silence.
+//! I-16: queues stay within their limits, the final response is never dropped, order is kept, and nothing is
+//! lost in silence.
 
 use super::Verdict;
 use crate::event::{Became, Held, Queue, What};
@@ -8,7 +8,8 @@ use crate::event::{Became, Held, Queue, What};
 pub(super) struct Bounded {
     items: usize,
     bytes: usize,
-    /// A bit a message, by its number: kept for the peer, and what the peer need not see because a later one says it all.
+    /// A bit a message, by its number: kept for the peer, and what the peer need not see because a later one
+    /// says it all.
     kept: u64,
     taken: u64,
     superseded: u64,

@@ -1,4 +1,5 @@
-//! I-20: a subscription's first message is its acknowledgement, and nothing outside the acknowledged filter is handed on.
+//! I-20: a subscription's first message is its acknowledgement, and nothing outside the acknowledged filter
+//! is handed on.
 
 use super::Verdict;
 use crate::event::Subscription;

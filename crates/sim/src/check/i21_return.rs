@@ -1,5 +1,5 @@
-//! I-21: after an abrupt end listen again with backoff, under a new id and without `Last-Event-ID`, and fetch what it
-//! covered; after a graceful end no storm.
+//! I-21: after an abrupt end listen again with backoff, under a new id and without `Last-Event-ID`, and fetch
+//! what it covered; after a graceful end no storm.
 
 use steadfast_core::time::Now;
 

@@ -1,5 +1,5 @@
-//! I-22: a Task takes legal edges only, a final state absorbs, a handle is given only once `tasks/get` would find it, and
-//! input keys are never used again. An acknowledged cancel is an intent, not an end (D-09).
+//! I-22: a Task takes legal edges only, a final state absorbs, a handle is given only once `tasks/get` would
+//! find it, and input keys are never used again. An acknowledged cancel is an intent, not an end (D-09).
 
 use super::Verdict;
 use crate::event::Task;

@@ -1,4 +1,5 @@
-//! I-26: whole valid lines only, wherever the stream is cut; a dead child settles every pending call exactly once.
+//! I-26: whole valid lines only, wherever the stream is cut; a dead child settles every pending call exactly
+//! once.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! One checker an invariant. A checker sees only what was seen at the ends and on the wire, keeps its own small account
-//! of it, and says when the account does not add up; it never looks into a machine.
+//! One checker an invariant. A checker sees only what was seen at the ends and on the wire, keeps its own
+//! small account of it, and says when the account does not add up; it never looks into a machine.
 
 mod attempts;
 mod i01_one_end;
@@ -117,7 +117,8 @@ impl Checks {
         }
     }
 
-    /// The same, deaf to all but one invariant: a planted bug must be caught by the checker that is meant for it.
+    /// The same, deaf to all but one invariant: a planted bug must be caught by the checker that is meant for
+    /// it.
     pub fn only(invariant: Invariant) -> Self {
         Self { found: Found { only: Some(invariant), violation: None }, ..Self::new() }
     }

@@ -1,7 +1,8 @@
-//! What can be seen of a run, at the ends and on the wire: the only thing that checkers judge and transcripts keep.
+//! What can be seen of a run, at the ends and on the wire: the only thing that checkers judge and transcripts
+//! keep.
 //!
-//! Events are small and `Copy`, so that watching a run costs next to nothing. Their derived `Hash` is what the
-//! [transcript](crate::transcript) digests and their derived `Serialize` is what it prints.
+//! Events are small and `Copy`, so that watching a run costs next to nothing. Their derived `Hash` is what
+//! the [transcript](crate::transcript) digests and their derived `Serialize` is what it prints.
 
 mod breaker;
 mod call;
@@ -51,7 +52,8 @@ pub enum Event {
     Stdio(Stdio),
 }
 
-/// A request id or progress token, with its JSON type; ASCII strings of at most 14 bytes are enough for a simulation.
+/// A request id or progress token, with its JSON type; ASCII strings of at most 14 bytes are enough for a
+/// simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Id {
     /// A JSON integer.

@@ -1,5 +1,5 @@
-//! What can be seen of a subscription at its holder. What is listened for is written in bits: 1 the tools, 2 the prompts,
-//! 4 one resource.
+//! What can be seen of a subscription at its holder. What is listened for is written in bits: 1 the tools, 2
+//! the prompts, 4 one resource.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! The bugs that the checkers must catch, one at least for each invariant.
 //!
-//! A bug sits between a machine and its world, where a careless driver would have it: it changes what the machine is told
-//! or what is made of its outputs. Nothing of it is compiled into the core, and without a planted bug every function of
-//! these modules hands back what it was given.
+//! A bug sits between a machine and its world, where a careless driver would have it: it changes what the
+//! machine is told or what is made of its outputs. Nothing of it is compiled into the core, and without a
+//! planted bug every function of these modules hands back what it was given.
 
 pub(crate) mod breaker;
 pub(crate) mod call;

@@ -1,5 +1,6 @@
-//! One exchange between both machines, on each hop: two progress events, the answer, a cancel, both limits, and a broken
-//! connection; then the variants, where the rate, the server's limits, a listen or the handshake make a difference.
+//! One exchange between both machines, on each hop: two progress events, the answer, a cancel, both limits,
+//! and a broken connection; then the variants, where the rate, the server's limits, a listen or the handshake
+//! make a difference.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use super::Scope;
 use crate::event::{Id, Message, Side};
 use crate::world::{Script, Setup, World, limits_ms};
 
-/// Progress out of order (F037), a second answer, a cancel that no server may send (CAN-14), and progress of nobody
-/// (F038); over stdio, where they interleave with everything, the last one is left out.
+/// Progress out of order (F037), a second answer, a cancel that no server may send (CAN-14), and progress of
+/// nobody (F038); over stdio, where they interleave with everything, the last one is left out.
 const FROM_A_CARELESS_SERVER: [(Side, Message); 5] = [
     (Side::Client, Message::Progress { token: Id::text("t"), value: 2 }),
     (Side::Client, Message::Progress { token: Id::text("t"), value: 1 }),

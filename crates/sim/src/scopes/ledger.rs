@@ -235,7 +235,8 @@ impl World {
         }
     }
 
-    /// The record is unknown, and nothing under the key is under way any more: so `absent_after` was chosen (ruling 3).
+    /// The record is unknown, and nothing under the key is under way any more: so `absent_after` was chosen
+    /// (ruling 3).
     fn may_reconcile(&self) -> bool {
         let mut record = self.store.read().clone();
         let unknown = record.as_mut().is_some_and(|record| {
@@ -309,7 +310,8 @@ impl World {
                     Seen::Unknown => Place::Tells(Told::Unknown),
                 }
             }
-            // A process that slept through its lease must not send: by now another may have been told that nothing was.
+            // A process that slept through its lease must not send: by now another may have been told that
+            // nothing was.
             Place::Sends { epoch, until } if self.now.up >= until && planted::minds_its_lease(run.bug()) => {
                 Place::Heard { epoch, answer: Answer::Refusal }
             }
@@ -393,7 +395,8 @@ impl World {
         Place::Settles { epoch, settled, accepted, told }
     }
 
-    /// Whether a refusal of this attempt leaves an earlier one in doubt, so that the record stays unknown (ruling 2).
+    /// Whether a refusal of this attempt leaves an earlier one in doubt, so that the record stays unknown
+    /// (ruling 2).
     fn is_doubtful(&mut self, attempt: u8) -> bool {
         let record = self.store.working(attempt).and_then(|record| record.as_ref());
         record.is_some_and(|record| matches!(record.state, State::Unknown))

@@ -1,4 +1,5 @@
-//! Up to six messages of every kind through a queue of two or three places, taken by the peer whenever it likes.
+//! Up to six messages of every kind through a queue of two or three places, taken by the peer whenever it
+//! likes.
 
 use steadfast_core::sse::queue::{BoundedQueue, Item, Limits, Pushed};
 use steadfast_core::time::Now;

@@ -1,5 +1,5 @@
-//! Connections that race with one key over one database: claim, effect, count of executions and result in one transaction
-//! (D-12), with a crash at any step.
+//! Connections that race with one key over one database: claim, effect, count of executions and result in one
+//! transaction (D-12), with a crash at any step.
 
 use steadfast_core::fingerprint::Fingerprint;
 use steadfast_core::ledger::{Claim, Enforcement, Owner, Record, Settlement, Stamp, Verdict};

@@ -1,4 +1,5 @@
-//! A child's output cut at any byte, and the child dead after any byte, with two calls waiting for it (F061, F064, F076).
+//! A child's output cut at any byte, and the child dead after any byte, with two calls waiting for it (F061,
+//! F064, F076).
 
 use steadfast_core::exchange::requester::{Input, Output};
 use steadfast_core::exchange::{InFlight, Limits, Operation, Reply, Requester, Spec, Terminal};

@@ -1,5 +1,5 @@
-//! A subscription over up to three ends of its listen, with acknowledgements, notifications within and outside the filter,
-//! words of listens that are over, and a use or a close at any time.
+//! A subscription over up to three ends of its listen, with acknowledgements, notifications within and
+//! outside the filter, words of listens that are over, and a use or a close at any time.
 
 use steadfast_core::subscription::{Change, End, Filter, Input, Output, Refetch, Subscription as Machine};
 use steadfast_core::time::{Instant, Now, Wall};
@@ -113,7 +113,8 @@ impl World {
         if self.left.closes > 0 {
             enabled.push(Action::Close);
         }
-        // A world that never wakes the holder would end here; one that always does ends with its last listen open.
+        // A world that never wakes the holder would end here; one that always does ends with its last listen
+        // open.
         if self.machine.poll_timeout().is_some() {
             enabled.push(Action::Wake);
         }

@@ -1,5 +1,5 @@
-//! A durable Task from its creation through every string of up to six events, with a crash and a closed connection at any
-//! place, asked for its state after each.
+//! A durable Task from its creation through every string of up to six events, with a crash and a closed
+//! connection at any place, asked for its state after each.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,8 @@ impl World {
         }
     }
 
-    /// Durable, then the handle; a crash in between leaves nothing that anybody knows of. `false` if it came so.
+    /// Durable, then the handle; a crash in between leaves nothing that anybody knows of. `false` if it came
+    /// so.
     fn create(&mut self, run: &mut Run<'_>) -> bool {
         let owner = TaskOwner { tenant: "local".into(), principal: "local".into() };
         self.store.begin(CONNECTION);

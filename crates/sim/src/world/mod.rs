@@ -1,8 +1,9 @@
-//! One request on one simulated hop: the core's machines at both ends, a wire between them, a clock moved by hand.
+//! One request on one simulated hop: the core's machines at both ends, a wire between them, a clock moved by
+//! hand.
 //!
-//! [`World::enabled`] lists what could happen next and [`World::apply`] lets one of it happen; whoever drives the world
-//! picks. Nothing else moves: no clock is read, no thread runs, nothing is random. Both machines are driven as in
-//! production, by the contract of the core: change, then drain, then change.
+//! [`World::enabled`] lists what could happen next and [`World::apply`] lets one of it happen; whoever drives
+//! the world picks. Nothing else moves: no clock is read, no thread runs, nothing is random. Both machines
+//! are driven as in production, by the contract of the core: change, then drain, then change.
 
 mod client;
 mod server;
@@ -227,8 +228,8 @@ impl World {
         }
     }
 
-    /// Moves the clock to `millis` milliseconds after the start, or to the first limit on the way: a driver that keeps
-    /// its timers never sees the time after a limit without having been woken at it.
+    /// Moves the clock to `millis` milliseconds after the start, or to the first limit on the way: a driver
+    /// that keeps its timers never sees the time after a limit without having been woken at it.
     pub fn wait_until(&mut self, millis: u64) {
         let wished = Instant::from_millis(millis);
         self.clock.move_to(self.next_wake().map_or(wished, |(_, at)| wished.min(at)));
@@ -258,7 +259,8 @@ impl World {
             }
     }
 
-    /// A pipe carries anything at any time, a response stream only while it is read, and a POST reaches a server always.
+    /// A pipe carries anything at any time, a response stream only while it is read, and a POST reaches a
+    /// server always.
     fn can_stray(&self, to: Side) -> bool {
         match (self.setup.hop.transport, to) {
             (Transport::Stdio, _) => self.wire.is_connected(),

@@ -1,4 +1,5 @@
-//! The end that answers: a [`Responder`], the ids it has in flight, and a handler, driven as a server drives them.
+//! The end that answers: a [`Responder`], the ids it has in flight, and a handler, driven as a server drives
+//! them.
 
 use steadfast_core::exchange::responder::{Answer, Input, Output};
 use steadfast_core::exchange::{CancelNotice, Ignored, InFlight, Limits, Progress, Reply, Responder, Spec};

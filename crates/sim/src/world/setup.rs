@@ -28,8 +28,8 @@ pub struct Setup {
     pub step: Duration,
     /// What may happen of itself.
     pub script: Script,
-    /// Messages that arrive at a side although its peer's machine did not send them, each at any time: what a broken or
-    /// careless peer does. At most 8.
+    /// Messages that arrive at a side although its peer's machine did not send them, each at any time: what a
+    /// broken or careless peer does. At most 8.
     pub strays: &'static [(Side, Message)],
 }
 
@@ -53,8 +53,8 @@ pub struct Script {
 }
 
 impl Setup {
-    /// A small world: silence ends it after 10 ms and everything after 15 ms, one wait is 6 ms. So progress after one
-    /// wait saves it from the idle limit, but not from the absolute one.
+    /// A small world: silence ends it after 10 ms and everything after 15 ms, one wait is 6 ms. So progress
+    /// after one wait saves it from the idle limit, but not from the absolute one.
     pub fn small(hop: Hop, script: Script) -> Self {
         Self {
             hop,

@@ -1,7 +1,8 @@
 //! What is under way between the two ends.
 //!
-//! On stdio there are two pipes, each in order. On HTTP the request has a connection of its own, whose response stream
-//! is in order; a notification of the client is another POST, which may overtake and be overtaken.
+//! On stdio there are two pipes, each in order. On HTTP the request has a connection of its own, whose
+//! response stream is in order; a notification of the client is another POST, which may overtake and be
+//! overtaken.
 
 use std::collections::VecDeque;
 
@@ -69,7 +70,8 @@ impl Wire {
         }
     }
 
-    /// A notification of the client: into the same pipe, or as another POST, which needs no working first one.
+    /// A notification of the client: into the same pipe, or as another POST, which needs no working first
+    /// one.
     pub(super) fn put_notification(&mut self, message: Message) {
         match self.transport {
             Transport::Stdio => self.put_request(message),
@@ -84,7 +86,8 @@ impl Wire {
         }
     }
 
-    /// The client closes the response stream. What had already arrived in its process may still be handed over.
+    /// The client closes the response stream. What had already arrived in its process may still be handed
+    /// over.
     pub(super) fn close(&mut self) {
         if self.connected {
             self.connected = false;
