@@ -186,8 +186,8 @@ fn hear<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Heard {
 }
 
 /// The event-stream standard, read literally over a whole text.
-fn hear_all_at_once(stream: &[u8]) -> Heard {
-    let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
+fn hear_all_at_once(whole: &[u8]) -> Heard {
+    let stream = whole.strip_prefix(b"\xef\xbb\xbf").unwrap_or(whole);
     let mut heard =
         Heard { items: Vec::new(), last_event_id: String::new(), retry_ms: None, end: End::BetweenEvents };
     let mut lines = Vec::new();
@@ -231,7 +231,7 @@ fn hear_all_at_once(stream: &[u8]) -> Heard {
         fields += 1;
     }
     // Of a stream that ends within its byte-order mark nothing was read yet.
-    let unread_mark = rest.len() == stream.len() && b"\xef\xbb\xbf".starts_with(rest);
+    let unread_mark = b"\xef\xbb\xbf".starts_with(whole);
     if fields > 0 || !(rest.is_empty() || unread_mark) {
         heard.end = End::MidEvent;
     }

@@ -1,7 +1,7 @@
 //! The life of one request on one hop: [`Requester`] at the end that asked, [`Responder`] at the end that answers.
 //!
-//! Both share the parts that must not differ: the two [clocks](clocks), the [progress gate](progress), the
-//! [cancel signal](cancel) by transport and era, and the rule that there is one [`Terminal`] state (G1). What
+//! Both share the parts that must not differ: the two [`clocks`], the [`progress`] gate, the
+//! [`cancel`] signal by transport and era, and the rule that there is one [`Terminal`] state (G1). What
 //! arrives afterwards comes out as [`Ignored`], so that it can be recorded, and changes nothing.
 //!
 //! One task owns one machine. What the requests of a connection share, the ids in use, is [`table::InFlight`].
