@@ -229,21 +229,22 @@ impl Ledger {
             let mut record = Some(row.record);
             return Ok(Record::claim(&mut record, claim, self.file.clock.stamp()));
         }
-        let (writer_intent, held) = (intent.clone(), Arc::clone(&self.held));
-        self.file.change(move |connection, now| {
-            let address = writer_intent.scope.address(&writer_intent.key);
+        let address = intent.scope.address(&intent.key);
+        let claimed = intent.clone();
+        let verdict = self.file.change(move |connection, now| {
             let row = rows::find(connection, &address)?;
             let (id, mut record) = row.map_or((None, None), |row| (Some(row.id), Some(row.record)));
             let before = record.clone();
             let verdict = Record::claim(&mut record, claim, now);
             if let Some(record) = record.filter(|record| before.as_ref() != Some(record)) {
-                rows::store(connection, id, &writer_intent, &address, &record)?;
-            }
-            if let Verdict::Run { epoch, .. } = verdict {
-                lock(&held).insert(address, epoch);
+                rows::store(connection, id, &claimed, &address, &record)?;
             }
             Ok(verdict)
-        })
+        })?;
+        if let Verdict::Run { epoch, .. } = verdict {
+            lock(&self.held).insert(address, epoch);
+        }
+        Ok(verdict)
     }
 
     /// Ends a claim of this or an earlier process.
@@ -258,7 +259,9 @@ impl Ledger {
         settlement: Settlement<Answer>,
     ) -> Result<Result<(), SettleError>, StoreError> {
         let address = scope.address(key);
-        let settled = self.file.change(move |connection, now| {
+        // Stored or not, nobody executes any more: a lease that is not settled must run out.
+        lock(&self.held).remove(&address);
+        self.file.change(move |connection, now| {
             let Some(mut row) = rows::find(connection, &address)? else {
                 return Ok(Err(SettleError::Missing));
             };
@@ -267,9 +270,7 @@ impl Ledger {
                 rows::update(connection, row.id, &row.record)?;
             }
             Ok(settled)
-        })?;
-        lock(&self.held).remove(&address);
-        Ok(settled)
+        })
     }
 
     /// Settles an unknown record by what was found out; compare-and-set, so of two reconcilers one wins (ruling 10).

@@ -8,7 +8,7 @@ use steadfast_core::task::{Effect, Input, Task, TaskError, TaskOwner};
 use steadfast_core::time::Wall;
 
 use crate::file::File;
-use crate::sqlite::{StoreError, random_u128};
+use crate::sqlite::StoreError;
 
 /// The tasks of one file. Payloads are JSON texts.
 #[derive(Clone)]
@@ -45,7 +45,10 @@ impl Tasks {
         ttl: Option<Duration>,
         poll_interval: Option<Duration>,
     ) -> Result<(String, Task<String>), TaskFailure> {
-        let id = format!("tk_{:032x}", random_u128());
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)
+            .map_err(|_| StoreError::Failed("the system gave no random bytes for a task id".into()))?;
+        let id = format!("tk_{:032x}", u128::from_be_bytes(random));
         let named = id.clone();
         let task = self.file.change(move |connection, now| {
             let task = Task::create(owner.clone(), now.wall, ttl, poll_interval);

@@ -10,7 +10,7 @@ pub(crate) use schema::secret;
 pub use writer::{Effect, StoreError};
 pub(crate) use writer::{Every, Job, Reply, Turn, Writer};
 
-/// 128 bits that nobody else has.
+/// 128 bits that no other process of this machine has. Not a secret: without entropy they can be guessed.
 pub(crate) fn random_u128() -> u128 {
     let mut bytes = [0; 16];
     match getrandom::fill(&mut bytes) {
