@@ -8,6 +8,7 @@
 
 pub mod cancel;
 pub mod clocks;
+mod pace;
 pub mod progress;
 pub mod requester;
 pub mod responder;
@@ -135,17 +136,4 @@ pub enum TimerKind {
     Limit(Clock),
     /// A progress event is held back by the rate and will be due.
     Progress,
-}
-
-/// The earlier of a limit and held-back progress; at equal times the limit, since nothing may follow the end.
-fn earlier(
-    limit: Option<(crate::time::Instant, Clock)>,
-    progress: Option<crate::time::Instant>,
-) -> Option<(crate::time::Instant, TimerKind)> {
-    let limit = limit.map(|(at, clock)| (at, TimerKind::Limit(clock)));
-    let progress = progress.map(|at| (at, TimerKind::Progress));
-    match (limit, progress) {
-        (Some(l), Some(p)) => Some(if p.0 < l.0 { p } else { l }),
-        (l, p) => l.or(p),
-    }
 }

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use super::clocks::Clocks;
-use super::progress::{Gate, Offered};
-use super::{CancelSignal, Clock, Ignored, Operation, Progress, Reply, Spec, Terminal, TimerKind, earlier};
+use super::pace::Pace;
+use super::progress::Offered;
+use super::{CancelSignal, Clock, Ignored, Operation, Progress, Reply, Spec, Terminal, TimerKind};
 use crate::hop::Transport;
 use crate::ids::ProgressToken;
 use crate::time::{Instant, Now};
@@ -83,8 +83,7 @@ impl<P> End<P> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requester<P> {
     spec: Spec,
-    clocks: Option<Clocks>,
-    gate: Gate,
+    pace: Pace,
     state: State,
     outputs: VecDeque<Output<P>>,
 }
@@ -106,14 +105,8 @@ impl<P> Requester<P> {
     /// Starts the exchange and both clocks. When the driver is ready to send it says [`Input::Sent`], and then lets the
     /// first byte leave, unless that ended the exchange.
     pub fn start(now: Now, spec: Spec) -> Self {
-        let clocks = match spec.operation {
-            Operation::Listen => None,
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
-                Some(Clocks::start(now.mono, spec.limits))
-            }
-        };
-        let gate = Gate::new(spec.progress_interval);
-        Self { spec, clocks, gate, state: State::Unsent, outputs: VecDeque::new() }
+        let pace = Pace::start(now.mono, &spec);
+        Self { spec, pace, state: State::Unsent, outputs: VecDeque::new() }
     }
 
     /// What the request is.
@@ -157,7 +150,7 @@ impl<P> Requester<P> {
             (State::Unsent | State::Ended { .. }, Input::Progress(..)) => self.ignore(Ignored::LateProgress),
 
             (State::Open, Input::Response(reply)) => {
-                if let Some(latest) = self.gate.flush() {
+                if let Some(latest) = self.pace.flush() {
                     self.outputs.push_back(Output::Progress(latest));
                 }
                 self.end(End::Answered(reply));
@@ -205,9 +198,7 @@ impl<P> Requester<P> {
     pub fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         match self.state {
             State::Ended { .. } => None,
-            State::Unsent | State::Open => {
-                earlier(self.clocks.as_ref().map(Clocks::next), self.gate.due_at())
-            }
+            State::Unsent | State::Open => self.pace.next(),
         }
     }
 
@@ -221,7 +212,7 @@ impl<P> Requester<P> {
             State::Ended { .. } => return,
             State::Unsent | State::Open => {}
         }
-        if let Some(clock) = self.clocks.as_ref().and_then(|clocks| clocks.reached(now.mono)) {
+        if let Some(clock) = self.pace.reached(now.mono) {
             let reason = match clock {
                 Clock::Idle => "idle limit reached",
                 Clock::Maximum => "maximum limit reached",
@@ -232,7 +223,7 @@ impl<P> Requester<P> {
 
     /// After the input and not before it: an end that came together with held-back progress leaves nothing to hand on.
     fn release_due(&mut self, now: Instant) {
-        if let Some(latest) = self.gate.due(now) {
+        if let Some(latest) = self.pace.due(now) {
             self.outputs.push_back(Output::Progress(latest));
         }
     }
@@ -241,13 +232,10 @@ impl<P> Requester<P> {
         if self.spec.token.as_ref() != Some(token) {
             return self.ignore(Ignored::ForeignProgress);
         }
-        match self.gate.offer(now, progress) {
-            Offered::Stale => return self.ignore(Ignored::StaleProgress),
+        match self.pace.progress(now, progress) {
+            Offered::Stale => self.ignore(Ignored::StaleProgress),
             Offered::Held => {}
             Offered::Pass(progress) => self.outputs.push_back(Output::Progress(progress)),
-        }
-        if let Some(clocks) = &mut self.clocks {
-            clocks.alive(now);
         }
     }
 
@@ -274,7 +262,7 @@ impl<P> Requester<P> {
         };
         let lingering = given_up && sent && self.spec.hop.transport == Transport::Stdio;
         self.state = State::Ended { terminal: end.terminal(), sent, lingering };
-        self.gate.flush();
+        self.pace.flush();
         self.outputs.push_back(Output::Ended(end));
     }
 

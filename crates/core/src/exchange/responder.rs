@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use super::clocks::Clocks;
-use super::progress::{Gate, Offered};
-use super::{Clock, Ignored, Operation, Progress, Reply, Spec, Terminal, TimerKind, earlier};
+use super::pace::Pace;
+use super::progress::Offered;
+use super::{Clock, Ignored, Operation, Progress, Reply, Spec, Terminal, TimerKind};
 use crate::hop::{Era, Transport};
 use crate::time::{Instant, Now};
 
@@ -86,8 +86,7 @@ pub enum CancelListenError {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Responder<P> {
     spec: Spec,
-    clocks: Option<Clocks>,
-    gate: Gate,
+    pace: Pace,
     state: State,
     outputs: VecDeque<Output<P>>,
 }
@@ -101,14 +100,8 @@ enum State {
 impl<P> Responder<P> {
     /// Starts the exchange and both clocks, when the request has been read and accepted.
     pub fn start(now: Now, spec: Spec) -> Self {
-        let clocks = match spec.operation {
-            Operation::Listen => None,
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
-                Some(Clocks::start(now.mono, spec.limits))
-            }
-        };
-        let gate = Gate::new(spec.progress_interval);
-        Self { spec, clocks, gate, state: State::Open, outputs: VecDeque::new() }
+        let pace = Pace::start(now.mono, &spec);
+        Self { spec, pace, state: State::Open, outputs: VecDeque::new() }
     }
 
     /// What the request is.
@@ -202,7 +195,7 @@ impl<P> Responder<P> {
     pub fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         match self.state {
             State::Ended { .. } => None,
-            State::Open => earlier(self.clocks.as_ref().map(Clocks::next), self.gate.due_at()),
+            State::Open => self.pace.next(),
         }
     }
 
@@ -216,7 +209,7 @@ impl<P> Responder<P> {
             State::Ended { .. } => return,
             State::Open => {}
         }
-        if let Some(clock) = self.clocks.as_ref().and_then(|clocks| clocks.reached(now.mono)) {
+        if let Some(clock) = self.pace.reached(now.mono) {
             self.outputs.push_back(Output::Respond(Answer::TimedOut(clock)));
             self.stop(Terminal::TimedOut(clock));
         }
@@ -224,7 +217,7 @@ impl<P> Responder<P> {
 
     /// After the input and not before it: once a cancel has come, held-back progress must not leave (CAN-07).
     fn release_due(&mut self, now: Instant) {
-        if let Some(latest) = self.gate.due(now) {
+        if let Some(latest) = self.pace.due(now) {
             self.outputs.push_back(Output::Progress(latest));
         }
     }
@@ -233,18 +226,15 @@ impl<P> Responder<P> {
         if self.spec.token.is_none() {
             return self.ignore(Ignored::ForeignProgress);
         }
-        match self.gate.offer(now, progress) {
-            Offered::Stale => return self.ignore(Ignored::StaleProgress),
+        match self.pace.progress(now, progress) {
+            Offered::Stale => self.ignore(Ignored::StaleProgress),
             Offered::Held => {}
             Offered::Pass(progress) => self.outputs.push_back(Output::Progress(progress)),
-        }
-        if let Some(clocks) = &mut self.clocks {
-            clocks.alive(now);
         }
     }
 
     fn finish(&mut self, reply: Reply<P>) {
-        if let Some(latest) = self.gate.flush() {
+        if let Some(latest) = self.pace.flush() {
             self.outputs.push_back(Output::Progress(latest));
         }
         let terminal = reply.terminal();
@@ -261,7 +251,7 @@ impl<P> Responder<P> {
     }
 
     fn end(&mut self, terminal: Terminal) {
-        self.gate.flush();
+        self.pace.flush();
         self.state = State::Ended { terminal, handler_runs: true };
         self.outputs.push_back(Output::Ended(terminal));
     }
