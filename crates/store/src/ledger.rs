@@ -352,13 +352,13 @@ impl Ledger {
         self.file.look(|connection| rows::find(connection, &scope.address(key)))
     }
 
-    /// The verdict that needs no turn of the writer: a committed record is for ever. A short cut, taken only while
-    /// nobody else looks: the writer decides in any case.
+    /// The verdict that needs no turn of the writer: a committed record is for ever. A short cut, taken while nobody
+    /// waits for the writer; where many do, they share its commits, and it decides in any case.
     fn replay(&self, intent: &Intent) -> Option<Result<Executed, ExecuteError>> {
-        let address = intent.scope.address(&intent.key);
-        let row = rows::find(&*self.file.reader.try_lock().ok()?, &address)
-            .ok()?
-            .filter(rows::Row::is_committed)?;
+        if !self.file.writer.is_idle() {
+            return None;
+        }
+        let row = self.read(&intent.scope, &intent.key).ok()?.filter(rows::Row::is_committed)?;
         let claim =
             Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement: Enforcement::Gateway };
         let verdict = Record::claim(&mut Some(row.record), claim, self.file.clock.stamp());

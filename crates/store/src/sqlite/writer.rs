@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -97,6 +97,8 @@ pub(crate) struct Every {
 pub(crate) struct Writer {
     jobs: Option<SyncSender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
+    /// Jobs that were handed over and not told yet.
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Writer {
@@ -109,10 +111,12 @@ impl Writer {
     ) -> rusqlite::Result<Self> {
         let effect = EffectGuard::install(&mut connection)?;
         let (jobs, queue) = sync_channel(QUEUE);
-        let mut state = State { connection, clock, name: name.to_be_bytes(), batch: 0, effect };
+        let waiting = Arc::<AtomicUsize>::default();
+        let told = Arc::clone(&waiting);
+        let mut state = State { connection, clock, name: name.to_be_bytes(), batch: 0, effect, told };
         let run = move || state.run(&queue, &every);
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(run).ok();
-        Ok(Self { jobs: Some(jobs), thread })
+        Ok(Self { jobs: Some(jobs), thread, waiting })
     }
 
     /// Hands a job over; waits only while the queue is full.
@@ -120,9 +124,15 @@ impl Writer {
         let Some(jobs) = self.jobs.as_ref().filter(|_| self.thread.is_some()) else {
             return job.tell(Err(StoreError::Closed));
         };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         if let Err(unsent) = jobs.send(job) {
             unsent.0.tell(Err(StoreError::Closed));
         }
+    }
+
+    /// Whether nobody waits for the writer just now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -144,6 +154,7 @@ struct State {
     /// be looked for.
     batch: i64,
     effect: EffectGuard,
+    told: Arc<AtomicUsize>,
 }
 
 /// A job of a batch, and why its effect failed if it alone did.
@@ -169,17 +180,22 @@ impl State {
                 Err(RecvTimeoutError::Timeout) => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            let mut own = false;
             if Instant::now() >= due {
                 due = Instant::now() + every.interval;
-                batch.extend((every.make)());
+                let job = (every.make)();
+                own = job.is_some();
+                batch.extend(job);
             }
             while batch.len() < BATCH
                 && let Ok(job) = queue.try_recv()
             {
                 batch.push(job);
             }
-            if !batch.is_empty() {
+            let (taken, own) = (batch.len(), usize::from(own));
+            if taken > 0 {
                 self.commit(batch);
+                self.told.fetch_sub(taken - own, Ordering::Relaxed);
             }
         }
     }
