@@ -3,7 +3,7 @@
 
 use steadfast_core::exchange::requester::End;
 use steadfast_core::exchange::responder::Answer;
-use steadfast_core::exchange::{Operation, Reply};
+use steadfast_core::exchange::{Operation, Reply, Terminal};
 use steadfast_core::hop::{Era, Transport};
 use steadfast_core::time::Now;
 
@@ -37,7 +37,11 @@ enum First {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerFirst {
     Cancelled,
+    /// The server's own application ended the listen.
+    Revoked,
     Answer(Reply<Body>),
+    /// The handler was gone without an answer.
+    Gone,
 }
 
 impl Race {
@@ -77,8 +81,17 @@ impl Race {
             {
                 self.is_server_first(ServerFirst::Cancelled);
             }
+            Exchange::ListenRevoked => {
+                if self.server.is_some_and(|server| may_be_ended_by_server(&server)) {
+                    self.is_server_first(ServerFirst::Revoked);
+                }
+            }
             Exchange::HandlerAnswer { answer } => self.is_server_first(ServerFirst::Answer(answer)),
-            Exchange::ServerEnd { .. } => self.server_ended = true,
+            Exchange::HandlerGone => self.is_server_first(ServerFirst::Gone),
+            Exchange::ServerEnd { terminal } => {
+                self.server_ended = true;
+                return self.server_first_has_won(terminal);
+            }
             Exchange::HandlerStop => self.told_to_stop = true,
             Exchange::Put { by: Side::Server, message } => return self.server_puts(message),
             Exchange::AtRest { .. } => return self.at_rest(),
@@ -113,6 +126,18 @@ impl Race {
         if won { Ok(()) } else { Err("what happened first did not decide the end") }
     }
 
+    fn server_first_has_won(&self, terminal: Terminal) -> Verdict {
+        let won = match (terminal, self.server_first) {
+            // I-04 says whether a limit was due.
+            (Terminal::TimedOut(_), _)
+            | (Terminal::Cancelled, Some(ServerFirst::Cancelled | ServerFirst::Revoked))
+            | (Terminal::Completed, Some(ServerFirst::Answer(Reply::Result(_))))
+            | (Terminal::Failed, Some(ServerFirst::Answer(Reply::Error(_)) | ServerFirst::Gone)) => true,
+            (Terminal::Cancelled | Terminal::Completed | Terminal::Failed | Terminal::Lost, _) => false,
+        };
+        if won { Ok(()) } else { Err("what happened first at the server did not decide its end") }
+    }
+
     fn server_puts(&mut self, message: Message) -> Verdict {
         match (self.server_first, message) {
             // The server's own limit came at the same instant; I-04 says whether it was due.
@@ -126,7 +151,9 @@ impl Race {
                     return Err("the server sent another answer than the first one");
                 }
             }
-            (None, Message::Response { .. }) => self.responses += 1,
+            (Some(ServerFirst::Revoked | ServerFirst::Gone) | None, Message::Response { .. }) => {
+                self.responses += 1;
+            }
             (_, Message::Progress { .. } | Message::Cancelled { .. } | Message::Request { .. }) => {}
         }
         if self.responses > 1 { Err("the server answered twice") } else { Ok(()) }
@@ -145,8 +172,8 @@ impl Race {
             return Err("the response stream was closed, or left open, against what the transport asks for");
         }
         match self.server_first {
-            Some(ServerFirst::Cancelled) if !self.told_to_stop => {
-                Err("the cancel had won, and the handler was not told to stop")
+            Some(ServerFirst::Cancelled | ServerFirst::Revoked) if !self.told_to_stop => {
+                Err("the request was given up, and its handler was not told to stop")
             }
             Some(ServerFirst::Answer(_)) if self.responses == 0 => {
                 Err("the completion had won, and no answer was sent")

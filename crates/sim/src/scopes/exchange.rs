@@ -12,13 +12,15 @@ use super::Scope;
 use crate::event::{Id, Message, Side};
 use crate::world::{Script, Setup, World, limits_ms};
 
-/// Progress out of order (F037), a second answer, a cancel that no server may send (CAN-14), and progress of
-/// nobody (F038); over stdio, where they interleave with everything, the last one is left out.
-const FROM_A_CARELESS_SERVER: [(Side, Message); 5] = [
+/// Progress that does not rise (F037), a second answer, a cancel that no server may send (CAN-14), progress
+/// that falls, and progress of nobody (F038); over stdio, where they interleave with everything, the last two
+/// are left out.
+const FROM_A_CARELESS_SERVER: [(Side, Message); 6] = [
     (Side::Client, Message::Progress { token: Id::text("t"), value: 2 }),
-    (Side::Client, Message::Progress { token: Id::text("t"), value: 1 }),
+    (Side::Client, Message::Progress { token: Id::text("t"), value: 2 }),
     (Side::Client, Message::Response { id: Id::Integer(1), answer: Answer::Reply(Reply::Error(7)) }),
     (Side::Client, Message::Cancelled { id: Id::Integer(1) }),
+    (Side::Client, Message::Progress { token: Id::text("t"), value: 1 }),
     (Side::Client, Message::Progress { token: Id::text("u"), value: 9 }),
 ];
 
