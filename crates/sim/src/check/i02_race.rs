@@ -81,10 +81,8 @@ impl Race {
             {
                 self.is_server_first(ServerFirst::Cancelled);
             }
-            Exchange::ListenRevoked => {
-                if self.server.is_some_and(|server| may_be_ended_by_server(&server)) {
-                    self.is_server_first(ServerFirst::Revoked);
-                }
+            Exchange::ListenRevoked if self.server.is_some_and(|server| may_be_ended_by_server(&server)) => {
+                self.is_server_first(ServerFirst::Revoked);
             }
             Exchange::HandlerAnswer { answer } => self.is_server_first(ServerFirst::Answer(answer)),
             Exchange::HandlerGone => self.is_server_first(ServerFirst::Gone),
