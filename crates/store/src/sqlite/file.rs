@@ -1,9 +1,11 @@
 //! Opening the file, and refusing one that could not keep the promises.
 
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema;
 
@@ -36,6 +38,11 @@ pub enum OpenError {
         /// Which one.
         kind: &'static str,
     },
+    /// SQLite keeps a log beside each name, so two names of one file know nothing of each other's commits.
+    #[error(
+        "the store {0:?} is one of several hard links to its file, which would each get a log; keep one name"
+    )]
+    SeveralNames(PathBuf),
     /// A new store needs a secret for its fingerprints.
     #[error(
         "the system gave no random bytes for the secret of the new store {0:?}; try again once it has booted"
@@ -78,14 +85,21 @@ pub enum OpenError {
 /// Opens the file for writing, creates or migrates its schema, and reads back what durability rests on.
 pub(crate) fn open(path: &Path) -> Result<Connection, OpenError> {
     check_place(path)?;
+    let is_new = !path.exists();
     let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
     let mut connection = Connection::open(path).map_err(sqlite)?;
+    if is_new {
+        // It will hold results and a secret; SQLite gives its log the same mode.
+        let restricted = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
+        restricted.map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
+    }
     connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
+    write_ahead(&connection).map_err(sqlite)?;
     // FULL: a commit is on the disk before it is acknowledged, not only in the log's page cache.
-    for (pragma, value, setting, expected) in
-        [("journal_mode", "WAL", "journal_mode=WAL", "wal"), ("synchronous", "FULL", "synchronous=FULL", "2")]
+    connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
+    for (pragma, setting, expected) in
+        [("journal_mode", "journal_mode=WAL", "wal"), ("synchronous", "synchronous=FULL", "2")]
     {
-        connection.pragma_update(None, pragma, value).map_err(sqlite)?;
         let found: rusqlite::types::Value =
             connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(sqlite)?;
         let found = match found {
@@ -103,6 +117,23 @@ pub(crate) fn open(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// Turns the file to write-ahead logging. SQLite needs a new file for itself then and does not wait for it, so of
+/// several processes that open one at once all but the first try again.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && begun.elapsed() < BUSY_TIMEOUT =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Opens the file for looking only: nothing is created, migrated or written.
 pub(crate) fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
     let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
@@ -118,10 +149,14 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
     if name.is_empty() || name == ":memory:" || name.starts_with("file:") {
         return Err(OpenError::NotAFile(path.to_owned()));
     }
+    if fs::metadata(path).is_ok_and(|file| file.is_file() && file.nlink() > 1) {
+        return Err(OpenError::SeveralNames(path.to_owned()));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let place =
         |source: rustix::io::Errno| OpenError::Folder { path: path.to_owned(), source: source.into() };
-    let found = rustix::fs::statfs(folder).map_err(place)?;
+    // The file itself if there is one: the name may be a link to another file system.
+    let found = rustix::fs::statfs(if path.exists() { path } else { folder }).map_err(place)?;
     match network_file_system(found.f_type as u32) {
         Some(kind) => Err(OpenError::NetworkFileSystem { path: path.to_owned(), kind }),
         None => Ok(()),
