@@ -25,28 +25,45 @@ impl File {
         Ok(read(&self.reader.lock().unwrap_or_else(PoisonError::into_inner))?)
     }
 
-    /// One transition inside the writer's transaction.
+    /// One transition inside the writer's transaction; waits for it.
     pub(crate) fn change<T, F>(&self, transition: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
     {
-        let (reply, answer) = sync_channel(1);
-        self.writer.submit(Box::new(Transition {
-            transition,
-            outcome: None,
-            reply: Box::new(move |outcome| {
-                let _ = reply.send(outcome);
-            }),
-        }));
-        answer.recv().unwrap_or(Err(StoreError::Closed))
+        wait(|reply| self.writer.submit(Transition::job(transition, reply)))
     }
 }
 
-struct Transition<T, F> {
+/// Waits for what a callback is told. One that is dropped untold was dropped by a writer that ended.
+pub(crate) fn wait<T, E>(start: impl FnOnce(Box<dyn FnOnce(Result<T, E>) + Send>)) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<StoreError> + Send + 'static,
+{
+    let (told, outcome) = sync_channel(1);
+    start(Box::new(move |news| {
+        // Who waits is below, so the channel is open.
+        let _ = told.send(news);
+    }));
+    outcome.recv().unwrap_or_else(|_| Err(StoreError::Closed.into()))
+}
+
+/// One transition as a job.
+pub(crate) struct Transition<T, F> {
     transition: F,
     outcome: Option<rusqlite::Result<T>>,
     reply: Reply<T>,
+}
+
+impl<T, F> Transition<T, F>
+where
+    T: Send + 'static,
+    F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
+{
+    pub(crate) fn job(transition: F, reply: Reply<T>) -> Box<dyn Job> {
+        Box::new(Self { transition, outcome: None, reply })
+    }
 }
 
 impl<T, F> Job for Transition<T, F>

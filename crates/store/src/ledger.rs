@@ -1,34 +1,43 @@
 //! The durable ledger: one key, one effect, however many attempts, connections, processes and restarts (G7).
 
+mod jobs;
 mod rows;
+mod view;
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use steadfast_core::fingerprint::{Fingerprint, Key, Scope, Secret};
 use steadfast_core::ijson::{Document, Fault};
 use steadfast_core::ledger::{
-    Claim, Enforcement, NotUnknown, Owner, RENEW_EVERY, Record, Resolution, SettleError, Settlement, Stamp,
-    Verdict,
+    Claim, Enforcement, NotUnknown, Owner, RENEW_EVERY, Record, Resolution, SettleError, Settlement, Verdict,
 };
 
 use crate::clock::{Clock, SystemClock};
-use crate::file::File;
-use crate::sqlite::{self, Effect, Every, Job, OpenError, StoreError, Turn, Writer};
+use crate::file::{File, Transition, wait};
+use crate::sqlite::{self, Effect, Every, Job, OpenError, Reply, StoreError, Writer};
 use crate::tasks::Tasks;
+use jobs::{Done, ExecutionJob, Held, without_running};
 pub use rows::Line;
+pub use view::LedgerView;
 
-/// A stored answer: the upstream's own bytes, and the protocol version they are written in (ruling 16).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A stored answer: the upstream's own bytes, and the protocol version they are written in (ruling 16). Its `Debug`
+/// says how many.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// The protocol version, such as `2026-07-28`.
     pub version: String,
     /// The JSON text of the result.
     pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({:?}, {} bytes)", self.version, self.bytes.len())
+    }
 }
 
 /// How a ledger is opened.
@@ -58,7 +67,7 @@ pub struct Intent {
 }
 
 /// One execution of a tool's effect.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Execution<'a> {
     /// Whose key it is.
     pub scope: Scope,
@@ -70,13 +79,30 @@ pub struct Execution<'a> {
     pub arguments: &'a [u8],
 }
 
+impl fmt::Debug for Execution<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("scope", &self.scope)
+            .field("key", &self.key)
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What an execution gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Executed {
     /// The answer, rebuilt from stored bytes where there is a key: a fresh copy for every caller (D-13).
     pub answer: Vec<u8>,
     /// Whether an earlier execution gave it.
     pub replayed: bool,
+}
+
+impl fmt::Debug for Executed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.replayed { "replayed" } else { "executed" };
+        write!(f, "Executed({word}, {} bytes)", self.answer.len())
+    }
 }
 
 /// An effect's own refusal: its part of the transaction was undone, the key stays free.
@@ -110,10 +136,9 @@ pub enum ExecuteError {
         "another attempt under this idempotency key is running; wait for its result and ask again with the same key"
     )]
     Running,
-    /// An earlier attempt may have been executed; nothing ran here (G8).
-    #[error(
-        "an earlier attempt under this idempotency key may have been executed; reconcile it before you go on"
-    )]
+    /// An attempt may have been executed: an earlier one, or this one if its COMMIT failed and the file could not be
+    /// read back (G8). It is never run again from here.
+    #[error("this operation may have been executed already; reconcile it before you go on")]
     Unknown,
     /// The arguments have no canonical form; nothing ran.
     #[error("the arguments cannot be bound to the idempotency key: {0}")]
@@ -127,15 +152,18 @@ pub enum ExecuteError {
 pub type Claimed = Verdict<Answer>;
 
 /// The ledger of one process on one file. Share it by reference or in an `Arc`; dropping it waits for its writer.
+///
+/// What waits has a twin that ends in `_then` and never does: it calls back once, on the writer's thread or the
+/// caller's own, and the callback must only hand over. It is refused when more than the writer takes on waits already.
 pub struct Ledger {
     file: Arc<File>,
     secret: Secret,
     owner: Owner,
-    /// The claims that this process holds, by address: their leases are renewed (ruling 10).
     held: Held,
 }
 
-type Held = Arc<Mutex<BTreeMap<[u8; 32], u64>>>;
+/// Whether to wait while the writer's queue is full ([`Writer::submit`]) or to be refused ([`Writer::offer`]).
+type HandOver = fn(&Writer, Box<dyn Job>);
 
 impl Ledger {
     /// Opens or creates a file.
@@ -149,12 +177,8 @@ impl Ledger {
         let secret = sqlite::secret(&connection).map_err(failed)?;
         let name = sqlite::random_u128();
         let held = Held::default();
-        let renewed = Arc::clone(&held);
-        let renew = move || -> Option<Box<dyn Job>> {
-            let held = lock(&renewed).clone();
-            if held.is_empty() { None } else { Some(Box::new(Renewal(held))) }
-        };
-        let every = Every { interval: RENEW_EVERY, make: Box::new(renew) };
+        let renewed = held.clone();
+        let every = Every { interval: RENEW_EVERY, make: Box::new(move || renewed.renewal()) };
         let file = Arc::new(File {
             writer: Writer::start(connection, Arc::clone(&options.clock), name, every).map_err(failed)?,
             reader: Mutex::new(sqlite::open_read_only(path)?),
@@ -184,36 +208,35 @@ impl Ledger {
     where
         F: FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal> + Send + 'static,
     {
-        let (reply, answer) = sync_channel(1);
-        self.execute_then(execution, effect, move |executed| {
-            // A caller that left does not need to know.
-            let _ = reply.send(executed);
-        });
-        answer.recv().unwrap_or(Err(StoreError::Closed.into()))
+        wait(|done| self.start(Writer::submit, execution, effect, done))
     }
 
-    /// As [`Self::execute`], without waiting: `done` is called once, on the writer's thread or this one, and must
-    /// only hand over.
+    /// As [`Self::execute`], without waiting.
     pub fn execute_then<F, D>(&self, execution: Execution<'_>, effect: F, done: D)
     where
         F: FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal> + Send + 'static,
         D: FnOnce(Result<Executed, ExecuteError>) + Send + 'static,
     {
+        self.start(Writer::offer, execution, effect, Box::new(done));
+    }
+
+    fn start<F>(&self, hand_over: HandOver, execution: Execution<'_>, effect: F, done: Done)
+    where
+        F: FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal> + Send + 'static,
+    {
         let intent = match self.intent_of(&execution) {
             Ok(intent) => intent,
             Err(fault) => return done(Err(fault.into())),
         };
-        if let Some(verdict) = intent.as_ref().and_then(|intent| self.replay(intent)) {
-            return done(verdict);
+        if let Some(verdict) = intent.as_ref().and_then(|intent| self.for_ever(intent, Enforcement::Gateway))
+        {
+            return done(without_running(verdict));
         }
-        self.file.writer.submit(Box::new(ExecutionJob {
-            intent,
-            operation: execution.operation.to_owned(),
-            owner: self.owner,
-            effect,
-            outcome: None,
-            done: Box::new(done),
-        }));
+        let operation = execution.operation.to_owned();
+        hand_over(
+            &self.file.writer,
+            Box::new(ExecutionJob::new(intent, operation, self.owner, effect, done)),
+        );
     }
 
     /// Claims a key for an effect that happens elsewhere. A claim of [`Verdict::Run`] is this process's own until it
@@ -222,29 +245,56 @@ impl Ledger {
     /// # Errors
     /// Nothing is stored, so nothing may be sent (ruling 11).
     pub fn claim(&self, intent: &Intent, enforcement: Enforcement) -> Result<Claimed, StoreError> {
-        let claim = Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement };
-        let committed = self.read(&intent.scope, &intent.key)?.filter(|row| row.is_committed());
-        if let Some(row) = committed {
-            // What is committed never changes, so reading it needs no turn of the writer.
-            let mut record = Some(row.record);
-            return Ok(Record::claim(&mut record, claim, self.file.clock.stamp()));
+        wait(|done| self.start_claim(Writer::submit, intent, enforcement, done))
+    }
+
+    /// As [`Self::claim`], without waiting.
+    pub fn claim_then<D>(&self, intent: &Intent, enforcement: Enforcement, done: D)
+    where
+        D: FnOnce(Result<Claimed, StoreError>) + Send + 'static,
+    {
+        self.start_claim(Writer::offer, intent, enforcement, Box::new(done));
+    }
+
+    fn start_claim(
+        &self,
+        hand_over: HandOver,
+        intent: &Intent,
+        enforcement: Enforcement,
+        done: Reply<Claimed>,
+    ) {
+        if let Some(verdict) = self.for_ever(intent, enforcement) {
+            return done(Ok(verdict));
         }
+        let claim = Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement };
         let address = intent.scope.address(&intent.key);
-        let claimed = intent.clone();
-        let verdict = self.file.change(move |connection, now| {
+        let intent = intent.clone();
+        let transition = move |connection: &Connection, now| {
             let row = rows::find(connection, &address)?;
             let (id, mut record) = row.map_or((None, None), |row| (Some(row.id), Some(row.record)));
             let before = record.clone();
             let verdict = Record::claim(&mut record, claim, now);
-            if let Some(record) = record.filter(|record| before.as_ref() != Some(record)) {
-                rows::store(connection, id, &claimed, &address, &record)?;
+            match (&verdict, id, record) {
+                // Only who runs binds the key.
+                (Verdict::Run { .. }, id, Some(record)) => {
+                    rows::store(connection, id, &intent, &address, &record)?;
+                }
+                // A claim that meets a lease that is over says so to all.
+                (_, Some(id), Some(record)) if before.as_ref() != Some(&record) => {
+                    rows::update(connection, id, &record)?;
+                }
+                (_, _, Some(_) | None) => {}
             }
             Ok(verdict)
-        })?;
-        if let Verdict::Run { epoch, .. } = verdict {
-            lock(&self.held).insert(address, epoch);
-        }
-        Ok(verdict)
+        };
+        let held = self.held.clone();
+        let done = Box::new(move |verdict| {
+            if let Ok(Verdict::Run { epoch, .. }) = verdict {
+                held.hold(address, epoch);
+            }
+            done(verdict);
+        });
+        hand_over(&self.file.writer, Transition::job(transition, done));
     }
 
     /// Ends a claim of this or an earlier process.
@@ -258,10 +308,36 @@ impl Ledger {
         epoch: u64,
         settlement: Settlement<Answer>,
     ) -> Result<Result<(), SettleError>, StoreError> {
+        wait(|done| self.start_settling(Writer::submit, scope, key, epoch, settlement, done))
+    }
+
+    /// As [`Self::settle`], without waiting.
+    pub fn settle_then<D>(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        epoch: u64,
+        settlement: Settlement<Answer>,
+        done: D,
+    ) where
+        D: FnOnce(Result<Result<(), SettleError>, StoreError>) + Send + 'static,
+    {
+        self.start_settling(Writer::offer, scope, key, epoch, settlement, Box::new(done));
+    }
+
+    fn start_settling(
+        &self,
+        hand_over: HandOver,
+        scope: &Scope,
+        key: &Key,
+        epoch: u64,
+        settlement: Settlement<Answer>,
+        done: Reply<Result<(), SettleError>>,
+    ) {
         let address = scope.address(key);
-        // Stored or not, nobody executes any more: a lease that is not settled must run out.
-        lock(&self.held).remove(&address);
-        self.file.change(move |connection, now| {
+        // Stored or not, nobody executes under this claim any more: if it is not settled, its lease must run out.
+        self.held.let_go(&address, epoch);
+        let transition = move |connection: &Connection, now| {
             let Some(mut row) = rows::find(connection, &address)? else {
                 return Ok(Err(SettleError::Missing));
             };
@@ -270,7 +346,8 @@ impl Ledger {
                 rows::update(connection, row.id, &row.record)?;
             }
             Ok(settled)
-        })
+        };
+        hand_over(&self.file.writer, Transition::job(transition, done));
     }
 
     /// Settles an unknown record by what was found out; compare-and-set, so of two reconcilers one wins (ruling 10).
@@ -336,7 +413,8 @@ impl Ledger {
     /// # Errors
     /// The file cannot be read.
     pub fn lookup(&self, scope: &Scope, key: &Key) -> Result<Option<Line>, StoreError> {
-        Ok(self.read(scope, key)?.map(|row| row.into_line(self.file.clock.stamp())))
+        let row = self.file.look(|connection| rows::glance(connection, &scope.address(key)))?;
+        Ok(row.map(|row| row.into_line(self.file.clock.stamp())))
     }
 
     /// The answer of a committed record, and the operation that gave it: how a caller whose response was lost finds
@@ -345,24 +423,19 @@ impl Ledger {
     /// # Errors
     /// The file cannot be read.
     pub fn answer(&self, scope: &Scope, key: &Key) -> Result<Option<(String, Answer)>, StoreError> {
-        Ok(self.read(scope, key)?.and_then(rows::Row::into_answer))
+        let row = self.file.look(|connection| rows::find(connection, &scope.address(key)))?;
+        Ok(row.and_then(rows::Row::into_answer))
     }
 
-    fn read(&self, scope: &Scope, key: &Key) -> Result<Option<rows::Row>, StoreError> {
-        self.file.look(|connection| rows::find(connection, &scope.address(key)))
-    }
-
-    /// The verdict that needs no turn of the writer: a committed record is for ever. A short cut, taken while nobody
-    /// waits for the writer; where many do, they share its commits, and it decides in any case.
-    fn replay(&self, intent: &Intent) -> Option<Result<Executed, ExecuteError>> {
-        if !self.file.writer.is_idle() {
-            return None;
-        }
-        let row = self.read(&intent.scope, &intent.key).ok()?.filter(rows::Row::is_committed)?;
-        let claim =
-            Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement: Enforcement::Gateway };
-        let verdict = Record::claim(&mut Some(row.record), claim, self.file.clock.stamp());
-        Some(without_running(verdict))
+    /// The verdict that needs no turn of the writer, since what is committed never changes. A short cut, taken only
+    /// while nobody else reads: the writer decides in any case.
+    fn for_ever(&self, intent: &Intent, enforcement: Enforcement) -> Option<Claimed> {
+        let address = intent.scope.address(&intent.key);
+        let row = rows::find(&*self.file.reader.try_lock().ok()?, &address)
+            .ok()?
+            .filter(rows::Row::is_committed)?;
+        let claim = Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement };
+        Some(Record::claim(&mut Some(row.record), claim, self.file.clock.stamp()))
     }
 
     fn intent_of(&self, execution: &Execution<'_>) -> Result<Option<Intent>, Fault> {
@@ -380,174 +453,8 @@ impl Ledger {
     }
 }
 
-impl std::fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ledger").field("owner", &self.owner).finish_non_exhaustive()
     }
-}
-
-/// A ledger that is only looked at; the file is not touched.
-pub struct LedgerView {
-    connection: Connection,
-    clock: Arc<dyn Clock>,
-}
-
-impl LedgerView {
-    /// Opens an existing file read-only.
-    ///
-    /// # Errors
-    /// There is no such file, or it is not a store that this version knows.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        Ok(Self { connection: sqlite::open_read_only(path.as_ref())?, clock: options.clock })
-    }
-
-    /// The newest records first, at most `limit`, all or those in one state.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn list(&self, state: Option<&str>, limit: usize) -> Result<Vec<Line>, StoreError> {
-        let now = self.clock.stamp();
-        let mut lines = Vec::new();
-        rows::newest_first(&self.connection, |row| {
-            let line = row.into_line(now);
-            if state.is_none_or(|state| state == line.state) {
-                lines.push(line);
-            }
-            lines.len() < limit
-        })?;
-        Ok(lines)
-    }
-
-    /// All records under a key's text, whatever their scope.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn show(&self, key: &str) -> Result<Vec<Line>, StoreError> {
-        let now = self.clock.stamp();
-        let mut lines = Vec::new();
-        rows::newest_first(&self.connection, |row| {
-            let line = row.into_line(now);
-            if line.key == key {
-                lines.push(line);
-            }
-            true
-        })?;
-        Ok(lines)
-    }
-
-    /// How often an operation has been executed on this store.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn executions(&self, operation: &str) -> Result<u64, StoreError> {
-        Ok(rows::executions(&self.connection, operation)?)
-    }
-}
-
-impl std::fmt::Debug for LedgerView {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LedgerView").finish_non_exhaustive()
-    }
-}
-
-/// What a verdict other than to run means for an effect.
-fn without_running(verdict: Claimed) -> Result<Executed, ExecuteError> {
-    match verdict {
-        Verdict::Replay(answer) => Ok(Executed { answer: answer.bytes, replayed: true }),
-        Verdict::Mismatch => Err(ExecuteError::Mismatch),
-        Verdict::Join | Verdict::JoinTask(_) => Err(ExecuteError::Running),
-        Verdict::Unknown | Verdict::Run { .. } => Err(ExecuteError::Unknown),
-    }
-}
-
-/// Lengthens the leases of the claims that this process holds.
-struct Renewal(BTreeMap<[u8; 32], u64>);
-
-impl Job for Renewal {
-    fn is_effect(&self) -> bool {
-        false
-    }
-
-    fn run(&mut self, connection: &Connection, now: Stamp) -> Turn {
-        for (address, epoch) in &self.0 {
-            if let Ok(Some(mut row)) = rows::find(connection, address)
-                && row.record.renew(*epoch, now).is_ok()
-            {
-                // What cannot be renewed now is tried again with the next round, well before the lease is over.
-                let _ = rows::update(connection, row.id, &row.record);
-            }
-        }
-        Turn::Keep
-    }
-
-    fn tell(self: Box<Self>, _: Result<(), StoreError>) {}
-}
-
-struct ExecutionJob<F> {
-    intent: Option<Intent>,
-    operation: String,
-    owner: Owner,
-    effect: F,
-    outcome: Option<Result<Executed, ExecuteError>>,
-    done: Box<dyn FnOnce(Result<Executed, ExecuteError>) + Send>,
-}
-
-impl<F> ExecutionJob<F>
-where
-    F: FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal>,
-{
-    fn execute(&mut self, connection: &Connection, now: Stamp) -> Result<Executed, ExecuteError> {
-        let store = |error: rusqlite::Error| ExecuteError::Store(error.into());
-        let Some(intent) = &self.intent else {
-            let execution = rows::count(connection, &self.operation).map_err(store)?;
-            let answer = (self.effect)(&Effect::new(connection, execution, now))?;
-            return Ok(Executed { answer, replayed: false });
-        };
-        let address = intent.scope.address(&intent.key);
-        let row = rows::find(connection, &address).map_err(store)?;
-        let (id, mut record) = row.map_or((None, None), |row| (Some(row.id), Some(row.record)));
-        let claim =
-            Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement: Enforcement::Gateway };
-        let verdict = Record::claim(&mut record, claim, now);
-        let (Verdict::Run { epoch, .. }, Some(mut record)) = (verdict.clone(), record) else {
-            return without_running(verdict);
-        };
-        let execution = rows::count(connection, &self.operation).map_err(store)?;
-        let bytes = (self.effect)(&Effect::new(connection, execution, now))?;
-        // A local effect has no protocol version: its answer is the author's own.
-        let answer = Answer { version: String::new(), bytes };
-        record
-            .settle(epoch, Settlement::Committed(answer), now)
-            .map_err(|_| StoreError::Damaged("a claim cannot be settled"))?;
-        let answer = rows::store(connection, id, intent, &address, &record).map_err(store)?;
-        Ok(Executed { answer, replayed: false })
-    }
-}
-
-impl<F> Job for ExecutionJob<F>
-where
-    F: FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal> + Send,
-{
-    fn is_effect(&self) -> bool {
-        true
-    }
-
-    fn run(&mut self, connection: &Connection, now: Stamp) -> Turn {
-        let outcome = self.execute(connection, now);
-        let turn = if outcome.is_ok() { Turn::Keep } else { Turn::Undo };
-        self.outcome = Some(outcome);
-        turn
-    }
-
-    fn tell(self: Box<Self>, stored: Result<(), StoreError>) {
-        let outcome = match stored {
-            Ok(()) => self.outcome.unwrap_or(Err(ExecuteError::Store(StoreError::Closed))),
-            Err(error) => Err(error.into()),
-        };
-        (self.done)(outcome);
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

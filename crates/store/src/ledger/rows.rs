@@ -1,5 +1,6 @@
 //! Records as rows.
 
+use std::fmt;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -14,7 +15,7 @@ use crate::clock::rfc_3339;
 const PURGE_LIMIT: i64 = 10_000;
 
 /// A record as a person reads it. It holds no arguments: they are never stored.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Line {
     /// Whose key.
     pub tenant: String,
@@ -38,18 +39,25 @@ pub struct Line {
     pub settled_at: Option<String>,
 }
 
-/// A record with its place, and whose it is.
-pub(super) struct Row {
+impl fmt::Debug for Line {
+    /// Without the key, which is the caller's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Line({}, {}, epoch {})", self.operation, self.state, self.epoch)
+    }
+}
+
+/// A record with its place, and whose it is. `R` is its answer, or only the size of it.
+pub(super) struct Row<R> {
     pub(super) id: i64,
     tenant: String,
     principal: String,
     server: String,
     key: String,
     operation: String,
-    pub(super) record: Record<Answer>,
+    pub(super) record: Record<R>,
 }
 
-impl Row {
+impl Row<Answer> {
     pub(super) const fn is_committed(&self) -> bool {
         matches!(self.record.state, State::Committed { .. })
     }
@@ -64,11 +72,13 @@ impl Row {
             | State::Unknown => None,
         }
     }
+}
 
+impl Row<usize> {
     pub(super) fn into_line(mut self, now: Stamp) -> Line {
         self.record.expire(now);
-        let answer_bytes = match &self.record.state {
-            State::Committed { answer } | State::HeldByTask { handle: answer } => Some(answer.bytes.len()),
+        let answer_bytes = match self.record.state {
+            State::Committed { answer: bytes } | State::HeldByTask { handle: bytes } => Some(bytes),
             State::Claimed { .. } | State::AwaitingInput | State::Rejected | State::Unknown => None,
         };
         Line {
@@ -88,31 +98,40 @@ impl Row {
 
 /// Reading whole records: one place names the columns.
 macro_rules! select {
-    ($which:literal) => {
+    ($answer:literal, $which:literal) => {
         concat!(
             "SELECT id, tenant, principal, server, key, operation, fingerprint, state, epoch, doubtful, owner, boot, ",
-            "until, answer, version, claimed_at, settled_at FROM steadfast_record ",
+            "until, claimed_at, settled_at, version, ",
+            $answer,
+            " AS answer FROM steadfast_record ",
             $which
         )
     };
 }
 
 /// The record of one address. The index holds 64 bits of it; the rest is compared.
-pub(super) fn find(connection: &Connection, address: &[u8; 32]) -> rusqlite::Result<Option<Row>> {
-    let sql = select!("WHERE hash = ?1 AND address = ?2");
-    connection.prepare_cached(sql)?.query_row((hash(address), address), read).optional()
+pub(super) fn find(connection: &Connection, address: &[u8; 32]) -> rusqlite::Result<Option<Row<Answer>>> {
+    let sql = select!("answer", "WHERE hash = ?1 AND address = ?2");
+    connection.prepare_cached(sql)?.query_row((hash(address), address), |row| read(row, answer)).optional()
 }
 
-/// Hands over all records, newest first, until `more` says that it is enough.
+/// As [`find`], with no more of the answer than its size.
+pub(super) fn glance(connection: &Connection, address: &[u8; 32]) -> rusqlite::Result<Option<Row<usize>>> {
+    let sql = select!("length(answer)", "WHERE hash = ?1 AND address = ?2");
+    connection.prepare_cached(sql)?.query_row((hash(address), address), |row| read(row, size)).optional()
+}
+
+/// Hands over all records, or those under one key's text, newest first, until `more` says that it is enough.
 pub(super) fn newest_first(
     connection: &Connection,
-    mut more: impl FnMut(Row) -> bool,
+    key: Option<&str>,
+    mut more: impl FnMut(Row<usize>) -> bool,
 ) -> rusqlite::Result<()> {
-    let sql = select!("ORDER BY id DESC");
+    let sql = select!("length(answer)", "WHERE ?1 IS NULL OR key = ?1 ORDER BY id DESC");
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query([key])?;
     while let Some(row) = rows.next()? {
-        if !more(read(row)?) {
+        if !more(read(row, size)?) {
             break;
         }
     }
@@ -190,15 +209,16 @@ pub(super) fn update(connection: &Connection, id: i64, record: &Record<Answer>) 
 /// Forgets what may be forgotten.
 pub(super) fn purge(connection: &Connection, retention: Duration, now: Wall) -> rusqlite::Result<usize> {
     let mut old = Vec::new();
-    // The dates only narrow the search; the record itself says whether it may go.
+    // The index only narrows the search; the record itself says whether it may go.
     let before =
         now.as_unix_millis().saturating_sub(u64::try_from(retention.as_millis()).unwrap_or(u64::MAX));
-    let sql = select!("WHERE state IN (3, 4) AND settled_at <= ?1 ORDER BY id LIMIT ?2");
+    let sql =
+        select!("length(answer)", "WHERE state IN (3, 4) AND settled_at <= ?1 ORDER BY settled_at LIMIT ?2");
     {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([signed(before), PURGE_LIMIT])?;
         while let Some(row) = rows.next()? {
-            let row = read(row)?;
+            let row = read(row, size)?;
             if row.record.may_be_purged(retention, now) {
                 old.push(row.id);
             }
@@ -265,7 +285,18 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+fn answer(row: &rusqlite::Row<'_>) -> rusqlite::Result<Answer> {
+    Ok(Answer { version: row.get("version")?, bytes: row.get("answer")? })
+}
+
+fn size(row: &rusqlite::Row<'_>) -> rusqlite::Result<usize> {
+    row.get("answer").map(|size: u32| size as usize)
+}
+
+fn read<R>(
+    row: &rusqlite::Row<'_>,
+    answer: fn(&rusqlite::Row<'_>) -> rusqlite::Result<R>,
+) -> rusqlite::Result<Row<R>> {
     let state = match row.get("state")? {
         0 => State::Claimed {
             owner: Owner(u128::from_be_bytes(row.get("owner")?)),
@@ -296,10 +327,6 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             settled_at: settled_at.map(|millis| Wall::from_unix_millis(unsigned(millis))),
         },
     })
-}
-
-fn answer(row: &rusqlite::Row<'_>) -> rusqlite::Result<Answer> {
-    Ok(Answer { version: row.get("version")?, bytes: row.get("answer")? })
 }
 
 /// The 64 bits of an address that the index holds.

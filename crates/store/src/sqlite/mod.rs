@@ -1,13 +1,15 @@
 //! One SQLite file: how it is opened, and the thread that writes it.
 
+mod effect;
 mod file;
 mod schema;
 mod writer;
 
+pub use effect::Effect;
 pub use file::OpenError;
 pub(crate) use file::{open, open_read_only};
 pub(crate) use schema::secret;
-pub use writer::{Effect, StoreError};
+pub use writer::StoreError;
 pub(crate) use writer::{Every, Job, Reply, Turn, Writer};
 
 /// 128 bits that no other process of this machine has. Not a secret: without entropy they can be guessed.

@@ -35,6 +35,7 @@ const MIGRATIONS: [&str; 1] = [
         settled_at INTEGER
     );
     CREATE INDEX steadfast_record_by_key ON steadfast_record (hash);
+    CREATE INDEX steadfast_record_by_end ON steadfast_record (settled_at) WHERE state IN (3, 4);
     -- How often each operation was executed; counted in the effect's own transaction.
     CREATE TABLE steadfast_execution (operation TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
     -- A task's state is one JSON text: only whole tasks are read and written.

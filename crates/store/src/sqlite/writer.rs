@@ -1,33 +1,31 @@
 //! The one thread that writes: what waits is committed in one go, and nobody is told before COMMIT (ruling 12).
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
-use rusqlite::types::FromSql;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use steadfast_core::ledger::Stamp;
 
+use super::effect::EffectGuard;
 use crate::clock::Clock;
 
-/// Jobs that may wait for the writer; beyond that callers wait.
+/// Jobs that may wait for the writer.
 const QUEUE: usize = 1_024;
-/// Jobs of one transaction at most: bounds the time that another process waits for the file.
+/// Jobs of one transaction at most.
 const BATCH: usize = 256;
-/// How long one effect may hold the transaction that others wait for (ruling 12).
-const EFFECT_LIMIT: Duration = Duration::from_secs(1);
-/// SQLite's own steps between two looks at the clock while an effect runs.
-const STEPS_BETWEEN_LOOKS: i32 = 1_000;
-/// How often a transaction that was lost is run again before its jobs are told so.
-const RETRIES: u32 = 2;
+/// No further job begins once its transaction is so old: another process waits 5 s for the file, and no longer.
+const TRANSACTION_LIMIT: Duration = Duration::from_millis(500);
 
 /// Why something is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
+    /// More waits for the writer than it takes on.
+    #[error("the store has {QUEUE} changes waiting and took no further one; try again shortly")]
+    QueueFull,
     /// Another process held the file for longer than the busy timeout.
     #[error(
         "the store is busy: another process holds its file for more than 5 s; try again, or look for that process"
@@ -39,6 +37,18 @@ pub enum StoreError {
     /// Anything else that SQLite says.
     #[error("the store failed and nothing was stored: {0}; check the file and its disk")]
     Failed(String),
+    /// COMMIT failed, and the file cannot be asked whether it has the transaction: the one error after which something
+    /// may be stored.
+    #[error(
+        "the store failed at COMMIT and cannot be read, so the change may or may not be stored; check its disk"
+    )]
+    Doubtful,
+    /// The transaction ended inside this job, and all of it was undone.
+    #[error(
+        "the store's transaction was lost inside this change, and nothing was stored; use no OR ROLLBACK in an effect, \
+         and check the disk"
+    )]
+    Lost,
     /// A stored row is not what this program writes.
     #[error("the store's row for this key is damaged ({0}); restore the file from a backup")]
     Damaged(&'static str),
@@ -97,50 +107,54 @@ pub(crate) struct Every {
 pub(crate) struct Writer {
     jobs: Option<SyncSender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
-    /// Jobs that were handed over and not told yet.
-    waiting: Arc<AtomicUsize>,
 }
 
 impl Writer {
     /// Starts the thread. `every` comes on the same thread: the renewal of leases.
     pub(crate) fn start(
-        mut connection: Connection,
+        connection: Connection,
         clock: Arc<dyn Clock>,
         name: u128,
         every: Every,
     ) -> rusqlite::Result<Self> {
-        let effect = EffectGuard::install(&mut connection)?;
+        let commit = |connection: &Connection| statement(connection, "COMMIT");
+        let mut state = State::new(connection, clock, name, TRANSACTION_LIMIT, Box::new(commit))?;
         let (jobs, queue) = sync_channel(QUEUE);
-        let waiting = Arc::<AtomicUsize>::default();
-        let told = Arc::clone(&waiting);
-        let mut state = State { connection, clock, name: name.to_be_bytes(), batch: 0, effect, told };
         let run = move || state.run(&queue, &every);
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(run).ok();
-        Ok(Self { jobs: Some(jobs), thread, waiting })
+        Ok(Self { jobs: Some(jobs), thread })
     }
 
-    /// Hands a job over; waits only while the queue is full.
+    /// Hands a job over; waits while the queue is full.
     pub(crate) fn submit(&self, job: Box<dyn Job>) {
-        let Some(jobs) = self.jobs.as_ref().filter(|_| self.thread.is_some()) else {
-            return job.tell(Err(StoreError::Closed));
-        };
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let Some(jobs) = self.open() else { return tell(job, Err(StoreError::Closed)) };
         if let Err(unsent) = jobs.send(job) {
-            unsent.0.tell(Err(StoreError::Closed));
+            tell(unsent.0, Err(StoreError::Closed));
         }
     }
 
-    /// Whether nobody waits for the writer just now.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0
+    /// Hands a job over without ever waiting; tells it at once if the queue is full.
+    pub(crate) fn offer(&self, job: Box<dyn Job>) {
+        let Some(jobs) = self.open() else { return tell(job, Err(StoreError::Closed)) };
+        match jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => tell(job, Err(StoreError::QueueFull)),
+            Err(TrySendError::Disconnected(job)) => tell(job, Err(StoreError::Closed)),
+        }
+    }
+
+    fn open(&self) -> Option<&SyncSender<Box<dyn Job>>> {
+        self.jobs.as_ref().filter(|_| self.thread.is_some())
     }
 }
 
 impl Drop for Writer {
+    /// What was handed over is still written.
     fn drop(&mut self) {
         self.jobs.take();
-        if let Some(thread) = self.thread.take() {
-            // What was handed over is still written; a writer that panicked has told nobody anything false.
+        // The last owner may be a callback, on the very thread that would be waited for.
+        let own = std::thread::current().id();
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != own) {
             let _ = thread.join();
         }
     }
@@ -150,14 +164,18 @@ struct State {
     connection: Connection,
     clock: Arc<dyn Clock>,
     name: [u8; 16],
-    /// The number of the batch under way; with the name it marks a transaction, so that one whose COMMIT failed can
-    /// be looked for.
-    batch: i64,
+    /// The number of the transaction under way; with the name it marks it, so that one whose COMMIT failed can be
+    /// looked for.
+    number: i64,
     effect: EffectGuard,
-    told: Arc<AtomicUsize>,
+    limit: Duration,
+    /// COMMIT; a test makes it fail.
+    commit: Commit,
 }
 
-/// A job of a batch, and why its effect failed if it alone did.
+type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
+
+/// A job that waits, and why its effect failed if it alone did.
 struct Entry {
     job: Box<dyn Job>,
     failed: Option<StoreError>,
@@ -165,13 +183,30 @@ struct Entry {
 
 /// What became of one transaction.
 enum Ended {
-    Durable,
-    /// It is gone, and so is the job at this place, which was told.
+    /// The first so many jobs are durable.
+    Durable(usize),
+    /// It did not begin, after waiting for another process.
+    NotBegun(StoreError),
+    /// It is gone, by the doing of the job at this place.
     LostBy(usize, StoreError),
-    Lost(StoreError),
+    /// It is gone with its first so many jobs, and nobody can say by whose doing.
+    Lost(usize, StoreError),
+    /// Nobody can say whether its first so many jobs are stored.
+    Doubtful(usize),
 }
 
 impl State {
+    fn new(
+        mut connection: Connection,
+        clock: Arc<dyn Clock>,
+        name: u128,
+        limit: Duration,
+        commit: Commit,
+    ) -> rusqlite::Result<Self> {
+        let effect = EffectGuard::install(&mut connection)?;
+        Ok(Self { connection, clock, name: name.to_be_bytes(), number: 0, effect, limit, commit })
+    }
+
     fn run(&mut self, queue: &Receiver<Box<dyn Job>>, every: &Every) {
         let mut due = Instant::now() + every.interval;
         loop {
@@ -180,88 +215,89 @@ impl State {
                 Err(RecvTimeoutError::Timeout) => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut own = false;
             if Instant::now() >= due {
                 due = Instant::now() + every.interval;
-                let job = (every.make)();
-                own = job.is_some();
-                batch.extend(job);
+                batch.extend((every.make)());
             }
             while batch.len() < BATCH
                 && let Ok(job) = queue.try_recv()
             {
                 batch.push(job);
             }
-            let (taken, own) = (batch.len(), usize::from(own));
-            if taken > 0 {
-                self.commit(batch);
-                self.told.fetch_sub(taken - own, Ordering::Relaxed);
+            self.settle(batch);
+        }
+    }
+
+    /// Runs jobs in as few transactions as it takes, and tells each how it ended.
+    fn settle(&mut self, batch: Vec<Box<dyn Job>>) {
+        let mut waiting: VecDeque<Entry> = batch.into_iter().map(|job| Entry { job, failed: None }).collect();
+        let mut share = waiting.len();
+        while !waiting.is_empty() {
+            let together = share.min(waiting.len());
+            match self.transaction(&mut waiting.make_contiguous()[..together]) {
+                Ended::Durable(count) => {
+                    for Entry { job, failed } in waiting.drain(..count) {
+                        tell(job, failed.map_or(Ok(()), Err));
+                    }
+                }
+                Ended::NotBegun(why) => tell_all(waiting.drain(..), &why),
+                Ended::LostBy(place, why) => tell_all(waiting.remove(place), &why),
+                // The one that spoiled it is found by running each alone; the others are not to suffer for it.
+                Ended::Lost(count, _) if count > 1 => share = 1,
+                Ended::Lost(count, why) => tell_all(waiting.drain(..count), &why),
+                Ended::Doubtful(count) => tell_all(waiting.drain(..count), &StoreError::Doubtful),
             }
         }
     }
 
-    fn commit(&mut self, batch: Vec<Box<dyn Job>>) {
-        let mut batch: Vec<Entry> = batch.into_iter().map(|job| Entry { job, failed: None }).collect();
-        let mut retries = RETRIES;
-        while !batch.is_empty() {
-            self.batch += 1;
-            match self.transaction(&mut batch) {
-                Ended::Durable => {
-                    return batch.into_iter().for_each(|entry| {
-                        entry.job.tell(entry.failed.map_or(Ok(()), Err));
-                    });
-                }
-                Ended::LostBy(place, why) => batch.remove(place).job.tell(Err(why)),
-                Ended::Lost(_) if retries > 0 => retries -= 1,
-                Ended::Lost(why) => {
-                    return batch.into_iter().for_each(|entry| entry.job.tell(Err(why.clone())));
-                }
-            }
+    fn transaction(&mut self, jobs: &mut [Entry]) -> Ended {
+        self.number += 1;
+        if let Err(error) = statement(&self.connection, "BEGIN IMMEDIATE") {
+            return Ended::NotBegun(error.into());
         }
-    }
-
-    fn transaction(&mut self, batch: &mut [Entry]) -> Ended {
-        match self.work(batch) {
+        let mut count = 0;
+        match self.work(jobs, &mut count) {
             Ok(None) => {}
-            Ok(Some((place, why))) => {
+            Ok(Some(why)) => {
                 self.abandon();
-                return Ended::LostBy(place, why);
+                return Ended::LostBy(count - 1, why);
             }
             Err(error) => {
                 self.abandon();
-                return Ended::Lost(error.into());
+                return Ended::Lost(count.max(1), error.into());
             }
         }
-        match self.statement("COMMIT") {
-            Ok(()) => Ended::Durable,
+        match (self.commit)(&self.connection) {
+            Ok(()) => Ended::Durable(count),
             Err(error) => {
-                // The log may have the transaction although we were told of a failure: look before telling anyone.
                 self.abandon();
                 match self.is_durable() {
-                    Ok(true) => Ended::Durable,
-                    Ok(false) => Ended::Lost(error.into()),
-                    Err(unreadable) => Ended::Lost(unreadable.into()),
+                    Ok(true) => Ended::Durable(count),
+                    Ok(false) => Ended::Lost(count, error.into()),
+                    Err(_) => Ended::Doubtful(count),
                 }
             }
         }
     }
 
-    /// Runs all jobs in one open transaction; a job that lost it is named.
-    fn work(&mut self, batch: &mut [Entry]) -> rusqlite::Result<Option<(usize, StoreError)>> {
-        self.statement("BEGIN IMMEDIATE")?;
-        self.connection
-            .prepare_cached("INSERT OR REPLACE INTO steadfast_batch VALUES (?1, ?2)")?
-            .execute((self.name, self.batch))?;
+    /// Runs jobs in the open transaction, while it is young, and counts them; says why if the last of them lost it.
+    fn work(&self, jobs: &mut [Entry], count: &mut usize) -> rusqlite::Result<Option<StoreError>> {
+        self.mark()?;
         let now = self.clock.stamp();
-        for (place, entry) in batch.iter_mut().enumerate() {
+        let begun = Instant::now();
+        for entry in jobs {
+            if *count > 0 && begun.elapsed() >= self.limit {
+                break;
+            }
+            *count += 1;
             let lost = if entry.job.is_effect() {
                 self.run_effect(entry, now)?
             } else {
                 entry.job.run(&self.connection, now);
-                self.connection.is_autocommit().then(|| StoreError::Failed("the transaction was lost".into()))
+                self.connection.is_autocommit().then_some(StoreError::Lost)
             };
-            if let Some(why) = lost {
-                return Ok(Some((place, why)));
+            if lost.is_some() {
+                return Ok(lost);
             }
         }
         Ok(None)
@@ -270,7 +306,7 @@ impl State {
     /// Runs an author's code in a savepoint of its own. A panic, or too long a time, undoes it alone; if it took the
     /// whole transaction with it, as an interrupted write does in SQLite, the answer says why.
     fn run_effect(&self, entry: &mut Entry, now: Stamp) -> rusqlite::Result<Option<StoreError>> {
-        self.statement("SAVEPOINT job")?;
+        statement(&self.connection, "SAVEPOINT job")?;
         self.effect.begin();
         let turn = catch_unwind(AssertUnwindSafe(|| entry.job.run(&self.connection, now)));
         let in_time = self.effect.end();
@@ -281,150 +317,187 @@ impl State {
             Ok(_) => None,
         };
         if self.connection.is_autocommit() {
-            let lost = || StoreError::Failed("the transaction was lost".into());
-            return Ok(Some(entry.failed.take().unwrap_or_else(lost)));
+            return Ok(Some(entry.failed.take().unwrap_or(StoreError::Lost)));
         }
         match (&entry.failed, turn) {
             (None, Ok(Turn::Keep)) => {}
-            (None, Ok(Turn::Undo) | Err(_)) | (Some(_), _) => self.statement("ROLLBACK TO job")?,
+            (None, Ok(Turn::Undo) | Err(_)) | (Some(_), _) => {
+                statement(&self.connection, "ROLLBACK TO job")?;
+            }
         }
-        self.statement("RELEASE job")?;
+        statement(&self.connection, "RELEASE job")?;
         Ok(None)
     }
 
-    fn statement(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    /// Writes which transaction this is, in the transaction itself.
+    fn mark(&self) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO steadfast_batch VALUES (?1, ?2)")?
+            .execute((self.name, self.number))
+            .map(drop)
+    }
+
+    /// Whether the transaction is in the file although its COMMIT was reported as failed.
+    ///
+    /// Asked inside a transaction that commits: what was only half written to the log is overwritten by it, where
+    /// else a crash and the recovery after it could still bring it back.
+    fn is_durable(&mut self) -> rusqlite::Result<bool> {
+        statement(&self.connection, "BEGIN IMMEDIATE")?;
+        let found = self.marked().and_then(|found| self.mark().map(|()| found));
+        let settled = found.and_then(|found| (self.commit)(&self.connection).map(|()| found));
+        self.abandon();
+        Ok(settled? == Some(self.number))
+    }
+
+    fn marked(&self) -> rusqlite::Result<Option<i64>> {
+        self.connection
+            .prepare_cached("SELECT number FROM steadfast_batch WHERE writer = ?1")?
+            .query_row([self.name], |row| row.get(0))
+            .optional()
     }
 
     fn abandon(&self) {
         if !self.connection.is_autocommit() {
             // If even this fails, the next BEGIN does and says why.
-            let _ = self.statement("ROLLBACK");
+            let _ = statement(&self.connection, "ROLLBACK");
+        }
+    }
+}
+
+fn statement(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+fn tell_all(entries: impl IntoIterator<Item = Entry>, why: &StoreError) {
+    entries.into_iter().for_each(|entry| tell(entry.job, Err(why.clone())));
+}
+
+/// Whoever panics at the news must not keep it from the others.
+fn tell(job: Box<dyn Job>, stored: Result<(), StoreError>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| job.tell(stored)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use steadfast_core::time::{Instant, Wall};
+
+    use super::*;
+
+    struct NoClock;
+
+    impl Clock for NoClock {
+        fn stamp(&self) -> Stamp {
+            Stamp { boot: 1, up: Instant::ZERO, wall: Wall::default() }
         }
     }
 
-    fn is_durable(&self) -> rusqlite::Result<bool> {
-        let number: Option<i64> = self
-            .connection
-            .prepare_cached("SELECT number FROM steadfast_batch WHERE writer = ?1")?
-            .query_row([self.name], |row| row.get(0))
-            .optional()?;
-        Ok(number == Some(self.batch))
+    /// Inserts its number, and tells it.
+    struct Insert(i64, Sender<(i64, Result<(), StoreError>)>);
+
+    impl Job for Insert {
+        fn is_effect(&self) -> bool {
+            true
+        }
+
+        fn run(&mut self, connection: &Connection, _: Stamp) -> Turn {
+            connection.execute("INSERT INTO t VALUES (?1)", [self.0]).expect("an insert");
+            Turn::Keep
+        }
+
+        fn tell(self: Box<Self>, stored: Result<(), StoreError>) {
+            self.1.send((self.0, stored)).expect("a test");
+        }
     }
-}
 
-/// Bounds an effect: its time, and what its SQL may do.
-#[derive(Clone)]
-struct EffectGuard {
-    origin: Instant,
-    /// When the running effect must be over, in nanoseconds after the origin; 0 while none runs.
-    until_nanos: Arc<AtomicU64>,
-}
+    /// Lets three jobs be settled under a COMMIT of the test's choice; gives what was told, what is stored, and how
+    /// many transactions it took.
+    fn settle(
+        limit: Duration,
+        commit: impl FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> (Vec<Result<(), StoreError>>, Vec<i64>, i64) {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch(
+                "CREATE TABLE t (x);
+                 CREATE TABLE steadfast_batch (writer BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;",
+            )
+            .unwrap();
+        let mut state = State::new(connection, Arc::new(NoClock), 7, limit, Box::new(commit)).unwrap();
+        let (told, news) = channel();
+        state.settle((0..3).map(|number| Box::new(Insert(number, told.clone())) as Box<dyn Job>).collect());
+        drop(told);
+        let mut news: Vec<_> = news.iter().collect();
+        news.sort_by_key(|(number, _)| *number);
+        let mut stored = state.connection.prepare("SELECT x FROM t ORDER BY rowid").unwrap();
+        let stored = stored.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        (news.into_iter().map(|(_, outcome)| outcome).collect(), stored, state.number)
+    }
 
-impl EffectGuard {
-    /// The hooks are set once: setting them anew would make SQLite prepare every statement again.
-    fn install(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let guard = Self { origin: Instant::now(), until_nanos: Arc::default() };
-        let clock = guard.clone();
-        connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || clock.is_over()))?;
-        let gate = guard.clone();
-        connection.authorizer(Some(move |context: AuthContext<'_>| match context.action {
-            // The transaction is not the effect's own: others wait for it.
-            AuthAction::Transaction { .. }
-            | AuthAction::Savepoint { .. }
-            | AuthAction::Attach { .. }
-            | AuthAction::Detach { .. }
-            | AuthAction::Pragma { .. }
-                if gate.runs() =>
-            {
-                Authorization::Deny
+    fn broken<T>() -> rusqlite::Result<T> {
+        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR), None))
+    }
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn what_waits_is_committed_in_one_go_and_an_old_transaction_takes_no_further_job() {
+        let commit = |connection: &Connection| statement(connection, "COMMIT");
+        let all = vec![Ok(()); 3];
+        assert_eq!(settle(LONG, commit), (all.clone(), vec![0, 1, 2], 1));
+        assert_eq!(settle(Duration::ZERO, commit), (all, vec![0, 1, 2], 3));
+    }
+
+    #[test]
+    fn ruling_12_a_commit_that_is_only_reported_as_failed_is_read_back_and_runs_nothing_twice() {
+        let mut commits = 0;
+        let outcome = settle(LONG, move |connection| {
+            commits += 1;
+            statement(connection, "COMMIT")?;
+            if commits == 1 { broken() } else { Ok(()) }
+        });
+        assert_eq!(outcome, (vec![Ok(()); 3], vec![0, 1, 2], 1));
+    }
+
+    #[test]
+    fn ruling_12_a_commit_that_failed_is_run_again_job_by_job() {
+        let mut commits = 0;
+        let outcome = settle(LONG, move |connection| {
+            commits += 1;
+            if commits == 1 { broken() } else { statement(connection, "COMMIT") }
+        });
+        assert_eq!(outcome, (vec![Ok(()); 3], vec![0, 1, 2], 4));
+    }
+
+    #[test]
+    fn g8_a_commit_that_cannot_be_read_back_is_told_as_doubtful_and_not_repeated() {
+        let outcome = settle(LONG, |_| broken());
+        assert_eq!(outcome, (vec![Err(StoreError::Doubtful); 3], Vec::new(), 1));
+        let mut commits = 0;
+        let outcome = settle(LONG, move |connection| {
+            commits += 1;
+            if commits == 1 {
+                statement(connection, "COMMIT")?
             }
-            _ => Authorization::Allow,
-        }))?;
-        Ok(guard)
+            broken()
+        });
+        assert_eq!(outcome, (vec![Err(StoreError::Doubtful); 3], vec![0, 1, 2], 1));
     }
 
-    fn begin(&self) {
-        let until = (self.origin.elapsed() + EFFECT_LIMIT).as_nanos();
-        self.until_nanos.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    /// Whether the effect ended in time.
-    fn end(&self) -> bool {
-        let in_time = !self.is_over();
-        self.until_nanos.store(0, Ordering::Relaxed);
-        in_time
-    }
-
-    fn runs(&self) -> bool {
-        self.until_nanos.load(Ordering::Relaxed) != 0
-    }
-
-    fn is_over(&self) -> bool {
-        let until = self.until_nanos.load(Ordering::Relaxed);
-        until != 0 && self.origin.elapsed().as_nanos() >= u128::from(until)
-    }
-}
-
-/// What an effect may do: its own SQL, inside the transaction that also holds the record.
-pub struct Effect<'a> {
-    connection: &'a Connection,
-    execution: u64,
-    now: Stamp,
-}
-
-impl<'a> Effect<'a> {
-    pub(crate) const fn new(connection: &'a Connection, execution: u64, now: Stamp) -> Self {
-        Self { connection, execution, now }
-    }
-
-    /// How many times this operation has been executed on this store, this time included.
-    pub const fn execution(&self) -> u64 {
-        self.execution
-    }
-
-    /// When this execution happens.
-    pub const fn now(&self) -> steadfast_core::time::Wall {
-        self.now.wall
-    }
-
-    /// Runs one statement and says how many rows it changed.
-    ///
-    /// # Errors
-    /// What SQLite says; statements that begin, end or nest transactions are not authorized.
-    pub fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
-        self.within()?;
-        self.connection.prepare_cached(sql)?.execute(params)
-    }
-
-    /// Reads the first column of the first row, if there is one.
-    ///
-    /// # Errors
-    /// What SQLite says.
-    pub fn query<T: FromSql>(&self, sql: &str, params: impl Params) -> rusqlite::Result<Option<T>> {
-        self.query_row(sql, params, |row| row.get(0))
-    }
-
-    /// Reads the first row, if there is one.
-    ///
-    /// # Errors
-    /// What SQLite or `read` says.
-    pub fn query_row<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Option<T>> {
-        self.within()?;
-        self.connection.prepare_cached(sql)?.query_row(params, read).optional()
-    }
-
-    /// After an interrupt the transaction is gone, and a statement would commit on its own.
-    fn within(&self) -> rusqlite::Result<()> {
-        if self.connection.is_autocommit() {
-            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
-            return Err(rusqlite::Error::SqliteFailure(code, None));
-        }
-        Ok(())
+    #[test]
+    fn a_store_that_is_busy_runs_nothing_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("l.db");
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("CREATE TABLE t (x); BEGIN IMMEDIATE").unwrap();
+        let connection = Connection::open(&path).unwrap();
+        connection.busy_timeout(Duration::ZERO).unwrap();
+        let unreachable = Box::new(|_: &Connection| broken());
+        let mut state = State::new(connection, Arc::new(NoClock), 7, LONG, unreachable).unwrap();
+        let (told, news) = channel();
+        state.settle(vec![Box::new(Insert(0, told.clone())), Box::new(Insert(1, told))]);
+        let busy = |number| (number, Err(StoreError::Busy));
+        assert_eq!(news.iter().collect::<Vec<_>>(), [busy(0), busy(1)]);
     }
 }
