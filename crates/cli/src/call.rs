@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steadfast::client::{Client, Command, Ended, RequestOptions};
 use steadfast::core::exchange::requester::End;
-use steadfast::core::exchange::{Limits, Progress, Reply};
+use steadfast::core::exchange::{Clock, Limits, Progress, Reply};
 use steadfast::core::units;
 use tokio_util::sync::CancellationToken;
 
@@ -100,7 +100,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         if shown {
             eprint!("\r\x1b[K");
         }
-        let code = print(&ended, counted.iter().count(), args.json)?;
+        let code = print(&ended, limits, counted.iter().count(), args.json)?;
         client.close(CHILD_GRACE).await?;
         Ok(code)
     })
@@ -116,7 +116,7 @@ fn show(progress: &Progress) {
     let _ = stderr.flush();
 }
 
-fn print(ended: &Ended, progress_events: usize, as_json: bool) -> Outcome {
+fn print(ended: &Ended, limits: Limits, progress_events: usize, as_json: bool) -> Outcome {
     let (word, code) = match &ended.end {
         End::Answered(Reply::Result(raw)) => {
             let failed = serde_json::from_slice::<Value>(raw).is_ok_and(|result| result["isError"] == true);
@@ -157,11 +157,30 @@ fn print(ended: &Ended, progress_events: usize, as_json: bool) -> Outcome {
                     writeln!(stdout, "{answer}")?;
                 }
             }
-            None => eprintln!(
-                "steadfast: the call ended as {word}{}",
-                ended.remark.as_deref().map(|remark| format!(": {remark}")).unwrap_or_default()
-            ),
+            None => eprintln!("steadfast: {}", told(ended, limits)),
         }
     }
     Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// How a call without an answer ended, what is known of its effect, and what to do.
+fn told(ended: &Ended, limits: Limits) -> String {
+    let what = match &ended.end {
+        End::Cancelled => "the call was cancelled".to_owned(),
+        End::TimedOut(Clock::Idle) => {
+            format!("the server was silent for {:?}, the limit set by --idle", limits.idle())
+        }
+        End::TimedOut(Clock::Maximum) => {
+            format!("the call took {:?}, the limit set by --max", limits.maximum())
+        }
+        End::Lost | End::CancelledByPeer | End::Answered(_) => {
+            ended.remark.clone().unwrap_or_else(|| "the server went away before its answer".to_owned())
+        }
+    };
+    let effect = if ended.sent {
+        "it may have been executed, so look before you repeat it"
+    } else {
+        "nothing was sent, so nothing was executed"
+    };
+    format!("{what}; {effect}")
 }
