@@ -224,7 +224,12 @@ impl<P: Clone> Task<P> {
     /// Whether its retention is over: an unfinished one may be called failed, and all of it may be deleted (TSK-23,
     /// TSK-24).
     pub fn is_expired(&self, now: Wall) -> bool {
-        self.ttl.is_some_and(|ttl| self.created_at.saturating_add(ttl) <= now)
+        self.expires_at().is_some_and(|end| end <= now)
+    }
+
+    /// When its retention is over; `None` if it never is.
+    pub fn expires_at(&self) -> Option<Wall> {
+        self.ttl.map(|ttl| self.created_at.saturating_add(ttl))
     }
 
     /// Whether a caller may see it.

@@ -10,6 +10,9 @@ use steadfast_core::time::Wall;
 use crate::file::File;
 use crate::sqlite::StoreError;
 
+/// Tasks forgotten by one call: bounds the transaction that others wait for.
+const PURGE_LIMIT: i64 = 10_000;
+
 /// The tasks of one file. Payloads are JSON texts.
 #[derive(Clone)]
 pub struct Tasks {
@@ -52,7 +55,7 @@ impl Tasks {
         let named = id.clone();
         let task = self.file.change(move |connection, now| {
             let task = Task::create(owner.clone(), now.wall, ttl, poll_interval);
-            write(connection, &named, &task)?;
+            insert(connection, &named, &task)?;
             Ok(task)
         })?;
         Ok((id, task))
@@ -67,6 +70,14 @@ impl Tasks {
         found.filter(|task| task.belongs_to(caller)).ok_or(TaskFailure::NotFound)
     }
 
+    /// A caller's tasks with their ids, newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn list(&self, caller: &TaskOwner, limit: u32) -> Result<Vec<(String, Task<String>)>, TaskFailure> {
+        Ok(self.file.look(|connection| list(connection, caller, limit))?)
+    }
+
     /// Lets something happen to a task, and says what came of it and how the task is now.
     ///
     /// # Errors
@@ -77,33 +88,58 @@ impl Tasks {
         caller: &TaskOwner,
         input: Input<String>,
     ) -> Result<(Effect<String>, Task<String>), TaskFailure> {
+        self.change(id, caller, move |task, now| task.handle(now, input.clone()))
+    }
+
+    /// Promises a longer retention, counted from the task's creation; `None` is for ever, a shorter one is not taken
+    /// (AMB-25).
+    ///
+    /// # Errors
+    /// There is none for this caller, or nothing is stored.
+    pub fn keep_for(
+        &self,
+        id: &str,
+        caller: &TaskOwner,
+        ttl: Option<Duration>,
+    ) -> Result<Task<String>, TaskFailure> {
+        let ((), task) = self.change(id, caller, move |task, now| {
+            task.keep_for(now, ttl);
+            Ok(())
+        })?;
+        Ok(task)
+    }
+
+    /// Deletes tasks whose retention is over (TSK-23); says how many, at most 10,000 a call.
+    ///
+    /// # Errors
+    /// Nothing is stored.
+    pub fn purge(&self) -> Result<usize, TaskFailure> {
+        Ok(self.file.change(|connection, now| purge(connection, now.wall))?)
+    }
+
+    fn change<T, F>(
+        &self,
+        id: &str,
+        caller: &TaskOwner,
+        mut change: F,
+    ) -> Result<(T, Task<String>), TaskFailure>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Task<String>, Wall) -> Result<T, TaskError> + Send + 'static,
+    {
         let (id, caller) = (id.to_owned(), caller.clone());
         self.file.change(move |connection, now| {
             let Some(mut task) = read(connection, &id)?.filter(|task| task.belongs_to(&caller)) else {
                 return Ok(Err(TaskFailure::NotFound));
             };
-            match task.handle(now.wall, input.clone()) {
-                Ok(effect) => {
-                    write(connection, &id, &task)?;
-                    Ok(Ok((effect, task)))
+            match change(&mut task, now.wall) {
+                Ok(came) => {
+                    update(connection, &id, &task)?;
+                    Ok(Ok((came, task)))
                 }
                 Err(refused) => Ok(Err(refused.into())),
             }
         })?
-    }
-
-    /// Deletes the tasks whose retention is over; says how many.
-    ///
-    /// # Errors
-    /// Nothing is stored.
-    pub fn purge(&self) -> Result<usize, TaskFailure> {
-        Ok(self.file.change(|connection, now| {
-            let expired = expired(connection, now.wall)?;
-            for id in &expired {
-                connection.prepare_cached("DELETE FROM steadfast_task WHERE id = ?1")?.execute([id])?;
-            }
-            Ok(expired.len())
-        })?)
     }
 }
 
@@ -121,25 +157,51 @@ fn read(connection: &Connection, id: &str) -> rusqlite::Result<Option<Task<Strin
     state.map(|state| parse(&state)).transpose()
 }
 
-fn write(connection: &Connection, id: &str, task: &Task<String>) -> rusqlite::Result<()> {
-    let state = serde_json::to_string(task)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+fn list(
+    connection: &Connection,
+    caller: &TaskOwner,
+    limit: u32,
+) -> rusqlite::Result<Vec<(String, Task<String>)>> {
+    let sql = "SELECT id, state FROM steadfast_task WHERE tenant = ?1 AND principal = ?2
+               ORDER BY number DESC LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, parse(&row.get::<_, String>(1)?)?));
+    statement.query_map((&caller.tenant, &caller.principal, limit), read)?.collect()
+}
+
+fn insert(connection: &Connection, id: &str, task: &Task<String>) -> rusqlite::Result<()> {
+    let owner = task.owner();
     connection
-        .prepare_cached("INSERT OR REPLACE INTO steadfast_task VALUES (?1, ?2)")?
-        .execute((id, state))
+        .prepare_cached(
+            "INSERT INTO steadfast_task (id, tenant, principal, expires_at, state) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute((id, &owner.tenant, &owner.principal, task.expires_at().map(signed), text(task)?))
         .map(drop)
 }
 
-fn expired(connection: &Connection, now: Wall) -> rusqlite::Result<Vec<String>> {
-    let mut statement = connection.prepare_cached("SELECT id, state FROM steadfast_task")?;
-    let mut rows = statement.query([])?;
-    let mut expired = Vec::new();
-    while let Some(row) = rows.next()? {
-        if parse(&row.get::<_, String>(1)?)?.is_expired(now) {
-            expired.push(row.get(0)?);
-        }
-    }
-    Ok(expired)
+fn update(connection: &Connection, id: &str, task: &Task<String>) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE steadfast_task SET expires_at = ?2, state = ?3 WHERE id = ?1")?
+        .execute((id, task.expires_at().map(signed), text(task)?))
+        .map(drop)
+}
+
+fn purge(connection: &Connection, now: Wall) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached(
+            "DELETE FROM steadfast_task WHERE number IN (
+                 SELECT number FROM steadfast_task WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
+        )?
+        .execute((signed(now), PURGE_LIMIT))
+}
+
+fn text(task: &Task<String>) -> rusqlite::Result<String> {
+    serde_json::to_string(task).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+/// SQLite's integers are signed; what lies beyond them is the end of time.
+fn signed(wall: Wall) -> i64 {
+    i64::try_from(wall.as_unix_millis()).unwrap_or(i64::MAX)
 }
 
 fn parse(state: &str) -> rusqlite::Result<Task<String>> {

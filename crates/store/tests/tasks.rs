@@ -50,3 +50,45 @@ fn tsk_24_only_what_is_expired_is_deleted() {
     let found = [over, kept, endless].map(|id| tasks.get(&id, &owner("a")).is_ok());
     assert_eq!(found, [false, true, true]);
 }
+
+#[test]
+fn amb_25_a_longer_retention_is_kept_and_a_shorter_one_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path().join("t.db"), Options::default()).unwrap();
+    let tasks = ledger.tasks();
+    let (id, _) = tasks.create(owner("a"), Some(Duration::ZERO), None).unwrap();
+    let hour = Some(Duration::from_secs(3_600));
+    assert_eq!(tasks.keep_for(&id, &owner("b"), hour), Err(TaskFailure::NotFound));
+    assert_eq!(tasks.keep_for(&id, &owner("a"), hour).unwrap().ttl(), hour);
+    assert_eq!(tasks.keep_for(&id, &owner("a"), Some(Duration::ZERO)).unwrap().ttl(), hour);
+    assert_eq!(tasks.purge(), Ok(0));
+    assert!(tasks.get(&id, &owner("a")).is_ok());
+}
+
+#[test]
+fn tsk_52_a_caller_lists_its_own_tasks_and_finds_them_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let ledger = Ledger::open(&path, Options::default()).unwrap();
+    let [first, second, _] =
+        ["a", "a", "b"].map(|principal| ledger.tasks().create(owner(principal), None, None).unwrap().0);
+    drop(ledger);
+    let tasks = Ledger::open(&path, Options::default()).unwrap().tasks();
+    let ids = |limit| -> Vec<String> {
+        tasks.list(&owner("a"), limit).unwrap().into_iter().map(|(id, _)| id).collect()
+    };
+    assert_eq!(ids(10), [second.clone(), first]);
+    assert_eq!(ids(1), [second]);
+}
+
+#[test]
+fn tsk_33_what_a_task_refuses_changes_nothing_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path().join("t.db"), Options::default()).unwrap();
+    let tasks = ledger.tasks();
+    let (id, created) = tasks.create(owner("a"), None, None).unwrap();
+    let refused = tasks.handle(&id, &owner("a"), Input::Ask([].into()));
+    assert!(matches!(refused, Err(TaskFailure::Refused(_))), "{refused:?}");
+    assert_eq!(tasks.handle(&id, &owner("b"), Input::Cancel), Err(TaskFailure::NotFound));
+    assert_eq!(tasks.get(&id, &owner("a")), Ok(created));
+}

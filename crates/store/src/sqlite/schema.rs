@@ -38,8 +38,16 @@ const MIGRATIONS: [&str; 1] = [
     CREATE INDEX steadfast_record_by_end ON steadfast_record (settled_at) WHERE state IN (3, 4);
     -- How often each operation was executed; counted in the effect's own transaction.
     CREATE TABLE steadfast_execution (operation TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-    -- A task's state is one JSON text: only whole tasks are read and written.
-    CREATE TABLE steadfast_task (id TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
+    -- A task's state is one JSON text: only whole tasks are read and written. What it is looked for by stands beside it.
+    CREATE TABLE steadfast_task (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        tenant TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        expires_at INTEGER,
+        state TEXT NOT NULL
+    );
+    CREATE INDEX steadfast_task_by_end ON steadfast_task (expires_at) WHERE expires_at IS NOT NULL;
     -- The last batch that each writer committed: how a failed COMMIT is read back.
     CREATE TABLE steadfast_batch (writer BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;",
 ];
