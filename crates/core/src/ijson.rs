@@ -87,7 +87,7 @@ impl Document {
         for token in tokens(pointer)? {
             value = match value {
                 Value::Object(members) => &members.iter().find(|(name, _)| *name == token)?.1,
-                Value::Array(items) => items.get(token.parse::<usize>().ok()?)?,
+                Value::Array(items) => items.get(index(&token)?)?,
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
             };
         }
@@ -107,7 +107,7 @@ impl Document {
                 Value::Object(members) => {
                     members.iter_mut().find(|(name, _)| *name == token).map(|(_, value)| value)
                 }
-                Value::Array(items) => token.parse::<usize>().ok().and_then(|index| items.get_mut(index)),
+                Value::Array(items) => index(&token).and_then(|index| items.get_mut(index)),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
             };
             match next {
@@ -145,6 +145,12 @@ fn tokens(pointer: &str) -> Option<Vec<String>> {
     }
     let tokens = pointer.strip_prefix('/')?.split('/');
     Some(tokens.map(|token| token.replace("~1", "/").replace("~0", "~")).collect())
+}
+
+/// The array index that a token names, in the one form that it has: no sign, no leading zero (RFC 6901).
+fn index(token: &str) -> Option<usize> {
+    let legal = token == "0" || token.starts_with(|first: char| matches!(first, '1'..='9'));
+    token.parse().ok().filter(|_| legal)
 }
 
 fn write(value: &Value, out: &mut String) {
@@ -546,6 +552,10 @@ mod tests {
         assert_eq!(document.string_at("/a/~0x~1"), Some("key"));
         assert_eq!(document.string_at("/d"), None);
         assert_eq!(document.string_at("a"), None);
+        assert_eq!(Document::parse(br#"["k"]"#).unwrap().string_at("/0"), Some("k"));
+        for no_index in ["/00", "/+0", "/-0", "/-", "/1", "/"] {
+            assert_eq!(Document::parse(br#"["k"]"#).unwrap().string_at(no_index), None, "{no_index}");
+        }
         assert!(document.remove("/a/~0x~1"));
         assert!(document.remove("/a/b/0/c"));
         assert!(!document.remove("/a/b/0"));

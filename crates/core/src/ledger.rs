@@ -149,7 +149,7 @@ pub enum Settlement<R> {
     HeldByTask(R),
 }
 
-/// Why a settlement or renewal was refused; the record is unchanged.
+/// Why a settlement or renewal was refused; the record is as it was, except that a lease found to be over is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SettleError {
     /// There is no record under this key.
@@ -351,7 +351,7 @@ impl<R: Clone> Record<R> {
             State::Claimed { .. } | State::HeldByTask { .. } | State::Committed { .. } | State::Rejected => {}
         }
         let again = matches!(self.state, State::Unknown);
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
         self.state = State::claimed(owner, now);
         self.settled_at = None;
         Verdict::Run { epoch: self.epoch, again }
