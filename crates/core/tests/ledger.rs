@@ -194,3 +194,124 @@ fn ruling_15_retention_counts_from_the_settlement_and_spares_what_is_open() {
         assert_eq!(purged, ["committed", "rejected"].contains(&state), "{state}");
     }
 }
+
+/// What happens to one key's record, by name.
+const INPUTS: usize = 15;
+
+fn feed(slot: &mut Slot, input: usize, now: &mut Stamp) -> Option<Verdict<u8>> {
+    let epoch = slot.as_ref().map_or(0, |record| record.epoch);
+    let as_claim = |fingerprint, enforcement| Claim { fingerprint, owner: Owner(9), enforcement };
+    let mut settle = |epoch, settlement| {
+        let _ = slot.as_mut().map(|record| record.settle(epoch, settlement, *now));
+    };
+    match input {
+        0 => return Some(Record::claim(slot, as_claim(A, Enforcement::Gateway), *now)),
+        1 => return Some(Record::claim(slot, as_claim(A, Enforcement::Upstream), *now)),
+        2 => return Some(Record::claim(slot, as_claim(B, Enforcement::Gateway), *now)),
+        3 => return Some(Record::claim(slot, as_claim(B, Enforcement::Upstream), *now)),
+        4 => settle(epoch, Settlement::Committed(1)),
+        5 => settle(epoch, Settlement::Rejected),
+        6 => settle(epoch, Settlement::Unknown),
+        7 => settle(epoch, Settlement::AwaitingInput),
+        8 => settle(epoch, Settlement::HeldByTask(2)),
+        9 => settle(epoch.wrapping_sub(1), Settlement::Committed(3)),
+        10 => drop(slot.as_mut().map(|record| record.renew(epoch, *now))),
+        11 => drop(slot.as_mut().map(|record| record.reconcile(Resolution::Committed(4), *now))),
+        12 => drop(slot.as_mut().map(|record| record.reconcile(Resolution::Rejected, *now))),
+        13 => now.up = now.up.saturating_add(LEASE),
+        _ => now.boot += 1,
+    }
+    None
+}
+
+/// What a judge of the promises needs to know: who may have been executed, of those that were let run.
+#[derive(Clone, Copy)]
+struct Doubt {
+    /// An attempt or leg before the last.
+    earlier: bool,
+    /// The last.
+    last: bool,
+}
+
+/// All strings of inputs up to a length on one key, judged by the promises and not by the implementation.
+fn explore(slot: &Slot, now: Stamp, doubt: Doubt, depth: u32, strings: &mut u32) {
+    *strings += 1;
+    if depth == 0 {
+        return;
+    }
+    let open = doubt.earlier || doubt.last;
+    for input in 0..INPUTS {
+        let (mut after, mut later) = (slot.clone(), now);
+        let verdict = feed(&mut after, input, &mut later);
+        let was = slot.as_ref().map(|record| record.state.as_str());
+        let is = after.as_ref().map(|record| record.state.as_str());
+        let bound = slot.as_ref().is_some_and(|it| it.fingerprint == if input < 2 { A } else { B });
+        let mut next = doubt;
+        match &verdict {
+            Some(Verdict::Run { epoch, again }) => {
+                let before = slot.as_ref().map_or(0, |record| record.epoch);
+                assert_eq!(*epoch, before + 1, "I-10: each claim has an epoch of its own");
+                assert!(!open || bound, "I-08");
+                let is_leg = was == Some("awaiting_input");
+                assert!(!open || is_leg || *again, "I-12: what may have happened is not silently repeated");
+                assert!(
+                    !again || input % 2 == 1,
+                    "ruling 1: only an upstream that enforces the key is asked again"
+                );
+                let own = if input < 2 { A } else { B };
+                assert!(
+                    after.as_ref().is_some_and(|it| it.fingerprint == own),
+                    "I-08: who runs binds the key"
+                );
+                next = Doubt { earlier: open, last: true };
+            }
+            Some(Verdict::Mismatch) => {
+                assert_ne!(is, Some("rejected"), "ruling 15: rejected frees the fingerprint");
+                assert!(!bound, "I-08");
+            }
+            Some(Verdict::Replay(answer)) => {
+                assert!(bound && is == Some("committed"), "I-08");
+                assert_eq!(
+                    slot.as_ref().map(|it| it.state.clone()),
+                    Some(State::Committed { answer: *answer })
+                );
+            }
+            Some(Verdict::Join | Verdict::JoinTask(_) | Verdict::Unknown) => assert!(open && bound),
+            None => {}
+        }
+        if let (Some(before), Some(after)) = (slot, &after) {
+            assert!(was != Some("committed") || before == after, "I-09: committed never changes");
+            let rebound = before.fingerprint != after.fingerprint;
+            assert!(!rebound || was == Some("rejected"), "I-08: one key, one fingerprint");
+        }
+        if input == 5 && matches!(was, Some("claimed" | "held_by_task" | "unknown")) {
+            next.last = false;
+            assert_eq!(
+                is == Some("rejected"),
+                !next.earlier,
+                "ruling 2: every attempt and leg was, or it is not"
+            );
+        }
+        if was != is && is == Some("committed") {
+            assert!(open && input != 9, "only what ran is committed, and not under a stale epoch (I-10)");
+        }
+        if was != is && is == Some("rejected") {
+            assert!(
+                input == 12 || !next.earlier && !next.last,
+                "ruling 2: every attempt and leg was rejected"
+            );
+        }
+        if matches!(is, Some("committed" | "rejected")) {
+            next = Doubt { earlier: false, last: false };
+        }
+        assert!(next.earlier || next.last || !matches!(is, Some("claimed" | "unknown")));
+        explore(&after, later, next, depth - 1, strings);
+    }
+}
+
+#[test]
+fn g7_every_string_of_five_inputs_keeps_the_promises() {
+    let mut strings = 0;
+    explore(&None, at(0), Doubt { earlier: false, last: false }, 5, &mut strings);
+    assert_eq!(strings, (0..=5).map(|length| 15_u32.pow(length)).sum::<u32>());
+}
