@@ -23,6 +23,7 @@ mod i22_task;
 mod i24_rest;
 mod i25_drain;
 mod i26_whole_lines;
+mod i28_comes_to_rest;
 
 pub(crate) use i16_bounded::FINAL_BYTES;
 
@@ -60,7 +61,7 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 20, 21, 22, 24, 25, 26];
+pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 20, 21, 22, 24, 25, 26, 28];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -88,6 +89,7 @@ pub struct Checks {
     i21: i21_return::Return,
     i22: i22_task::TaskEdges,
     i26: i26_whole_lines::WholeLines,
+    i28: i28_comes_to_rest::ComesToRest,
 }
 
 impl Checks {
@@ -114,6 +116,7 @@ impl Checks {
             i21: Default::default(),
             i22: Default::default(),
             i26: Default::default(),
+            i28: Default::default(),
         }
     }
 
@@ -132,6 +135,7 @@ impl Checks {
     /// Judges an event.
     #[inline]
     pub fn see(&mut self, now: Now, event: &Event) {
+        self.found.judge(Invariant(28), self.i28.see());
         match event {
             Event::Exchange(event) => self.found.judge_all([
                 (1, self.i01.see(event)),

@@ -2,6 +2,8 @@
 
 use steadfast_core::ledger::{Claim, Enforcement, LEASE, Record, Stamp};
 
+use steadfast_core::time::Instant;
+
 use super::Bug;
 use crate::event::{Body, Settled};
 
@@ -18,6 +20,7 @@ pub(crate) fn claims(
             claim.fingerprint = known.map_or(claim.fingerprint, |record| record.fingerprint);
         }
         Some(Bug::LiveLeaseIgnored) if known.is_some() => now.up = now.up.saturating_add(LEASE),
+        Some(Bug::DeadLeaseWaitedFor) => now.up = Instant::ZERO,
         Some(Bug::DoubtfulRepeated) => claim.enforcement = Enforcement::Upstream,
         _ => {}
     }

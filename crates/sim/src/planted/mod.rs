@@ -147,6 +147,8 @@ bugs! {
         "what one read brought is taken for a line";
     PendingCallForgotten, "pending-call-forgotten", breaks 26 in "stdio-noise":
         "a dead child leaves a call waiting for ever";
+    DeadLeaseWaitedFor, "dead-lease-waited-for", breaks 28 in "ledger-equal-arguments-gateway":
+        "a waiter looks at a dead owner's lease with a clock that stands still";
 }
 
 impl Bug {
