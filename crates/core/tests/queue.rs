@@ -118,6 +118,20 @@ fn d_17_a_buffer_for_fewer_than_two_is_refused() {
     assert!(Limits::new(2, 1, 1).is_ok());
 }
 
+#[test]
+fn no_debug_text_shows_what_a_message_says() {
+    let mut queue = BoundedQueue::new(Limits::new(3, 100, FINAL_BYTES).unwrap());
+    for item in [
+        Item::Progress { token: 1.into(), bytes: 6, payload: "secret" },
+        Item::Other { merge: Some("tools".into()), bytes: 6, payload: "secret" },
+        Item::Final { bytes: 6, payload: "secret" },
+    ] {
+        queue.push(item).unwrap();
+    }
+    let text = format!("{queue:?}");
+    assert!(!text.contains("secret") && text.contains("tools"), "{text}");
+}
+
 const fn size(item: &Item<u32>) -> usize {
     match item {
         Item::Progress { bytes, .. } | Item::Other { bytes, .. } | Item::Final { bytes, .. } => *bytes,
@@ -188,6 +202,14 @@ fn merge_of(item: &Item<u32>) -> Option<&str> {
     }
 }
 
+const fn number_it(item: &mut Item<u32>, number: u32) {
+    match item {
+        Item::Progress { payload, .. } | Item::Other { payload, .. } | Item::Final { payload, .. } => {
+            *payload = number;
+        }
+    }
+}
+
 /// `None` takes one message out.
 fn any_step() -> impl Strategy<Value = Option<Item<u32>>> {
     let bytes = 0..9_usize;
@@ -219,9 +241,7 @@ proptest! {
                     seen.extend(popped);
                 }
                 Some(mut item) => {
-                    match &mut item {
-                        Item::Progress { payload, .. } | Item::Other { payload, .. } | Item::Final { payload, .. } => *payload = number,
-                    }
+                    number_it(&mut item, number);
                     model.push(item.clone());
                     let pushed = queue.push(item.clone());
                     accepted += u64::from(pushed.is_ok());
@@ -232,9 +252,9 @@ proptest! {
                 }
             }
             let slot = model.list.last().filter(|last| matches!(last, Item::Final { .. }));
-                prop_assert!(queue.len() - usize::from(slot.is_some()) <= items);
-                prop_assert!(queue.held_bytes() - slot.map_or(0, size) <= bytes);
-                prop_assert_eq!(queue.len(), model.list.len());
+            prop_assert!(queue.len() - usize::from(slot.is_some()) <= items);
+            prop_assert!(queue.held_bytes() - slot.map_or(0, size) <= bytes);
+            prop_assert_eq!(queue.len(), model.list.len());
             prop_assert_eq!(queue.dropped(), model.dropped);
             prop_assert_eq!(queue.needs_refetch(), model.dropped > 0);
             prop_assert_eq!(queue.held_bytes(), model.list.iter().map(size).sum::<usize>());

@@ -10,11 +10,13 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::fmt;
 
 use crate::ids::ProgressToken;
 
-/// One message on its way to the peer. Sizes are those of the encoded message, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// One message on its way to the peer. Sizes are those of the encoded message, in bytes. Its `Debug` leaves out what
+/// the message says.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Item<P> {
     /// Progress: the next of the same token supersedes it, and it may be dropped.
     Progress {
@@ -147,7 +149,7 @@ pub struct BoundedQueue<P> {
     dropped: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum End<P> {
     Open,
     Final { bytes: usize, payload: P },
@@ -294,5 +296,33 @@ impl<P> BoundedQueue<P> {
 const fn size<P>(item: &Item<P>) -> usize {
     match item {
         Item::Progress { bytes, .. } | Item::Other { bytes, .. } | Item::Final { bytes, .. } => *bytes,
+    }
+}
+
+impl<P> fmt::Debug for Item<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Progress { token, bytes, payload: _ } => {
+                f.debug_struct("Progress").field("token", token).field("bytes", bytes).finish_non_exhaustive()
+            }
+            Self::Other { merge, bytes, payload: _ } => {
+                f.debug_struct("Other").field("merge", merge).field("bytes", bytes).finish_non_exhaustive()
+            }
+            Self::Final { bytes, payload: _ } => {
+                f.debug_struct("Final").field("bytes", bytes).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl<P> fmt::Debug for End<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("Open"),
+            Self::Final { bytes, payload: _ } => {
+                f.debug_struct("Final").field("bytes", bytes).finish_non_exhaustive()
+            }
+            Self::Over => f.write_str("Over"),
+        }
     }
 }
