@@ -8,16 +8,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+/// The most members that are read. A list of them takes some fifty bytes for a member of five, so that a message of
+/// many small ones would take ten times its size (I-27); no object of the protocol comes near it.
+pub const MAX_MEMBERS: usize = 4_096;
 
 /// The members of one object, in the order in which they were sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Members<'a>(Vec<(String, Cow<'a, str>)>);
 
-/// The text is not one JSON object.
+/// The text is not one JSON object, or one of too many members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected one JSON object; send `{{…}}`")]
+#[error("expected one JSON object of at most {MAX_MEMBERS} members; send `{{…}}`")]
 pub struct NotAnObject;
 
 impl<'a> Members<'a> {
@@ -25,7 +29,7 @@ impl<'a> Members<'a> {
     /// [`Self::get`] finds the first.
     ///
     /// # Errors
-    /// The text is anything but one JSON object. Depth is the caller's to check first.
+    /// The text is anything but one JSON object of up to [`MAX_MEMBERS`]. Depth is the caller's to check first.
     pub fn parse(json: &'a str) -> Result<Self, NotAnObject> {
         struct Shallow;
         impl<'de> Visitor<'de> for Shallow {
@@ -38,6 +42,9 @@ impl<'a> Members<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Vec::new();
                 while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    if members.len() == MAX_MEMBERS {
+                        return Err(A::Error::custom("too many members"));
+                    }
                     members.push((name, Cow::Borrowed(value.get())));
                 }
                 Ok(Members(members))
@@ -59,12 +66,12 @@ impl<'a> Members<'a> {
         serde_json::from_str(self.get(name)?).ok()
     }
 
-    /// Replaces a member where it stands, or appends it. `json` must be one JSON value.
+    /// Replaces a member where it stands, or appends it; then it stands once, since of two the next reader may take
+    /// the other. `json` must be one JSON value.
     pub fn set(&mut self, name: &str, json: impl Into<Cow<'a, str>>) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, value)) => *value = json.into(),
-            None => self.0.push((String::from(name), json.into())),
-        }
+        let place = self.0.iter().position(|(known, _)| known == name).unwrap_or(self.0.len());
+        self.remove(name);
+        self.0.insert(place, (String::from(name), json.into()));
     }
 
     /// Removes every member of this name.
@@ -111,6 +118,20 @@ mod tests {
             members.to_json(),
             r#"{"name":"shop__a","n":9007199254740993,"x":{"b":[1.50, null],"a":2},"_meta":{"k":1e2},"new":null}"#
         );
+    }
+
+    #[test]
+    fn msg_25_a_member_that_was_set_stands_once() {
+        let mut members = Members::parse(r#"{"a":1,"b":2,"b":3,"c":4,"\u0062":5}"#).unwrap();
+        members.set("b", "6");
+        assert_eq!(members.to_json(), r#"{"a":1,"b":6,"c":4}"#);
+    }
+
+    #[test]
+    fn i_27_an_object_of_too_many_members_is_refused() {
+        let object = |members: usize| alloc::format!("{{{}\"\":1}}", "\"\":1,".repeat(members - 1));
+        assert!(Members::parse(&object(MAX_MEMBERS)).is_ok());
+        assert_eq!(Members::parse(&object(MAX_MEMBERS + 1)), Err(NotAnObject));
     }
 
     #[test]
