@@ -175,7 +175,7 @@ impl Decoder {
     }
 
     fn end_of_line(&mut self) -> Option<Item> {
-        let line = mem::take(&mut self.line);
+        let mut line = mem::take(&mut self.line);
         if line.is_empty() {
             return self.end_of_event();
         }
@@ -188,7 +188,11 @@ impl Decoder {
         }
         match name {
             b"data" => match &mut self.event.data {
-                None => self.event.data = Some(value.to_vec()),
+                // Most events have one line: it is kept where it is, for a copy would take its memory twice.
+                None => {
+                    line.drain(..line.len() - value.len());
+                    self.event.data = Some(line);
+                }
                 Some(data) => {
                     data.push(b'\n');
                     data.extend_from_slice(value);
