@@ -5,6 +5,7 @@
 //! other cuts.
 
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::{CancelNotice, Reply};
 use steadfast_core::fingerprint::{Fingerprint, Secret};
@@ -286,11 +287,18 @@ fn lines<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Li
     lines
 }
 
-/// Arguments on their way to a fingerprint: what the guard lets through has one canonical text, which is its own.
+/// Arguments on their way to a fingerprint: what the guard lets through has one canonical text, which is its own, and
+/// says what another reader reads in the arguments.
 pub fn fingerprint(bytes: &[u8]) {
     let Ok(document) = Document::parse(bytes) else { return };
     let canonical = document.canonical();
     assert!(is_json(bytes), "the guard let through what is no JSON");
+    match (serde_json::from_slice(bytes), serde_json::from_str(&canonical)) {
+        (Ok(one), Ok(other)) => assert!(alike(&one, &other), "{canonical}"),
+        // That reader goes one level less deep.
+        (Err(error), Err(_)) => assert!(error.to_string().starts_with("recursion limit"), "{error}"),
+        (Ok(_), Err(error)) | (Err(error), Ok(_)) => panic!("{error}: {canonical}"),
+    }
     match Document::parse(canonical.as_bytes()) {
         Ok(again) => {
             assert_eq!(again.canonical(), canonical);
@@ -300,6 +308,26 @@ pub fn fingerprint(bytes: &[u8]) {
         // The canonical text of 1e17 is an integer beyond 2^53, which the guard takes only where it was not written as
         // one.
         Err(fault) => assert_eq!(fault.what, FaultKind::LargeInteger, "{canonical}"),
+    }
+}
+
+/// Whether two values are the same. Numbers may be neighbours, since this reader rounds twice.
+fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => {
+            one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| {
+                one.to_bits().abs_diff(other.to_bits()) <= 2 || one == 0.0 && other == 0.0
+            })
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| alike(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, one)| other.get(name).is_some_and(|other| alike(one, other)))
+        }
+        (Value::Null | Value::Bool(_) | Value::String(_), _) => one == other,
+        (Value::Number(_) | Value::Array(_) | Value::Object(_), _) => false,
     }
 }
 
