@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::responder::{Answer, Input, Output};
 use steadfast_core::exchange::{Clock, Reply, Responder, Spec};
@@ -12,9 +11,10 @@ use steadfast_core::time::Now;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::outlet::Outlet;
 use super::{Context, Request, Service};
 use crate::clock;
-use crate::message::{self, OwnError};
+use crate::message::OwnError;
 
 /// What the peer does to a request while it runs.
 #[derive(Clone, Copy, Debug)]
@@ -25,17 +25,6 @@ pub(super) enum PeerEvent {
     Disconnected,
 }
 
-/// What leaves for the peer on behalf of one request.
-#[derive(Debug)]
-pub(super) enum Outgoing {
-    /// May be dropped when the way is full; the next one supersedes it.
-    Progress(Bytes),
-    /// A sign that the stream lives; never on stdio.
-    KeepAlive,
-    /// The last message. Never dropped.
-    Final(Bytes),
-}
-
 /// Runs one request to its end, and on until its handler has ended: only then is its id free.
 pub(super) async fn respond(
     clock: clock::Clock,
@@ -43,7 +32,7 @@ pub(super) async fn respond(
     service: Arc<dyn Service>,
     request: Request,
     mut peer: mpsc::Receiver<PeerEvent>,
-    way_out: mpsc::Sender<Outgoing>,
+    outlet: Outlet,
     keep_alive: Option<Duration>,
 ) {
     let (progress_in, mut progress_out) = watch::channel(None);
@@ -54,8 +43,8 @@ pub(super) async fn respond(
     let mut handler_runs = true;
     let mut progress_open = true;
     let mut peer_open = true;
-    // `None` once the final message is on its way: nothing may follow it.
-    let mut way_out = Some(way_out);
+    // `None` once nothing more may be sent: the answer is on its way, or a cancel has won.
+    let mut outlet = Some(outlet);
 
     let mut exchange = Responder::start(clock.now(), spec);
     // Counted from what was sent, not from what happened: a handler that reports without rising sends nothing.
@@ -65,10 +54,8 @@ pub(super) async fn respond(
         while let Some(output) = exchange.poll_output() {
             match output {
                 Output::Progress(progress) => {
-                    if let (Some(way), Some(token)) = (&way_out, &exchange.spec().token) {
-                        // A full way drops this event and not the call: the latest value will follow.
-                        let _ = way
-                            .try_send(Outgoing::Progress(Bytes::from(envelope::progress(token, &progress))));
+                    if let (Some(outlet), Some(token)) = (&outlet, &exchange.spec().token) {
+                        outlet.progress(token, &progress);
                         keep_alive_at = quiet_until(clock.now());
                     }
                 }
@@ -78,14 +65,12 @@ pub(super) async fn respond(
                         Answer::TimedOut(clock) => timed_out(clock),
                         Answer::NoAnswer => no_answer(),
                     };
-                    let bytes = message::response(Some(&exchange.spec().id), &reply);
-                    if let Some(way) = way_out.take() {
-                        // In a task of its own: a slow reader must not hold up this exchange's inputs.
-                        tokio::spawn(async move { way.send(Outgoing::Final(bytes)).await });
+                    if let Some(outlet) = outlet.take() {
+                        outlet.finish(&exchange.spec().id, &reply);
                     }
                 }
                 Output::StopHandler => {
-                    way_out = None;
+                    outlet = None;
                     cancelled.cancel();
                 }
                 // Listening is not served yet, so no listen can be ended; counting has no home yet.
@@ -121,11 +106,11 @@ pub(super) async fn respond(
             },
             () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
             () = clock.sleep_until(keep_alive_at) => {
-                if let Some(way) = &way_out {
-                    let _ = way.try_send(Outgoing::KeepAlive);
+                if let Some(outlet) = &outlet {
+                    outlet.keep_alive();
                 }
                 // Nothing is kept alive once the answer is on its way.
-                keep_alive_at = way_out.as_ref().and_then(|_| quiet_until(clock.now()));
+                keep_alive_at = outlet.as_ref().and_then(|_| quiet_until(clock.now()));
                 continue
             }
         };

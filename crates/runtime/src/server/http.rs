@@ -23,13 +23,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::admit::{Incoming, Refusal, admit, read};
-use super::drive::{self, Outgoing, PeerEvent};
+use super::drive::{self, PeerEvent};
+use super::outlet::{Next, Outlets};
 use super::{Options, Request, Service};
 use crate::clock::Clock;
 use crate::message;
 
-/// Messages of one stream that may wait for its reader.
-const STREAM_QUEUE: usize = 64;
 /// How long an answer may take and still be a single JSON object; after that a stream begins, so that proxies see
 /// bytes (F053).
 const GRACE: Duration = Duration::from_millis(500);
@@ -149,15 +148,17 @@ impl Endpoint {
             admit(HOP, id, &request, &*self.service, &self.options).map_err(|refusal| refuse(&refusal))?;
 
         let (to_exchange, peer) = mpsc::channel(1);
-        let (way_out, mut outgoing) = mpsc::channel(STREAM_QUEUE);
+        let outlets = Outlets::new(self.options.buffer);
+        let outlet = outlets.open();
+        outlets.close();
         let service = Arc::clone(&self.service);
-        tokio::spawn(drive::respond(self.clock, spec, service, request, peer, way_out, Some(KEEP_ALIVE)));
+        tokio::spawn(drive::respond(self.clock, spec, service, request, peer, outlet, Some(KEEP_ALIVE)));
         // From here on the loss of this connection is a cancel, whatever form the answer will take (CAN-19).
         let presence = Presence { to_exchange };
-        match tokio::time::timeout(GRACE, outgoing.recv()).await {
-            Ok(Some(Outgoing::Final(message))) => Ok(single(&message)),
-            Ok(first) => Ok(stream(first, outgoing, presence)),
-            Err(_) => Ok(stream(Some(Outgoing::KeepAlive), outgoing, presence)),
+        match tokio::time::timeout(GRACE, outlets.next()).await {
+            Ok(Some(Next::Final(message))) => Ok(single(&message)),
+            Ok(first) => Ok(stream(first, outlets, presence)),
+            Err(_) => Ok(stream(Some(Next::KeepAlive), outlets, presence)),
         }
     }
 }
@@ -175,8 +176,8 @@ impl Drop for Presence {
 
 /// An event stream that ends with the final message.
 struct Events {
-    first: Option<Outgoing>,
-    outgoing: mpsc::Receiver<Outgoing>,
+    first: Option<Next>,
+    outlets: Outlets,
     ended: bool,
     _presence: Presence,
 }
@@ -194,16 +195,16 @@ impl hyper::body::Body for Events {
         }
         let next = match self.first.take() {
             Some(first) => Some(first),
-            None => match self.outgoing.poll_recv(context) {
+            None => match self.outlets.poll_next(context) {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
         };
         Poll::Ready(next.map(|message| {
             Ok(Frame::data(match message {
-                Outgoing::KeepAlive => Bytes::from_static(encode::KEEP_ALIVE),
-                Outgoing::Progress(message) => Bytes::from(encode::event(&message)),
-                Outgoing::Final(message) => {
+                Next::KeepAlive => Bytes::from_static(encode::KEEP_ALIVE),
+                Next::Message(message) => Bytes::from(encode::event(&message)),
+                Next::Final(message) => {
                     self.ended = true;
                     Bytes::from(encode::event(&message))
                 }
@@ -212,8 +213,8 @@ impl hyper::body::Body for Events {
     }
 }
 
-fn stream(first: Option<Outgoing>, outgoing: mpsc::Receiver<Outgoing>, presence: Presence) -> Response {
-    let body = Body::new(Events { first, outgoing, ended: false, _presence: presence });
+fn stream(first: Option<Next>, outlets: Outlets, presence: Presence) -> Response {
+    let body = Body::new(Events { first, outlets, ended: false, _presence: presence });
     let mut response = Response::new(body);
     for (name, value) in encode::HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));

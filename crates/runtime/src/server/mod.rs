@@ -3,6 +3,7 @@
 mod admit;
 mod drive;
 pub mod http;
+mod outlet;
 pub mod stdio;
 pub mod tools;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::exchange::{Limits, Progress, Reply};
+use steadfast_core::sse::queue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +73,12 @@ impl Context {
     }
 }
 
+/// 256 messages, 1 MiB, and a final response as large as any message (product.md `buffer`).
+const BUFFER: queue::Limits = match queue::Limits::new(256, 1 << 20, crate::message::MAX_MESSAGE_BYTES) {
+    Ok(limits) => limits,
+    Err(_) => panic!("a stream cannot work with these limits"),
+};
+
 /// How an endpoint treats its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -80,6 +88,10 @@ pub struct Options {
     pub progress_interval: std::time::Duration,
     /// The largest message taken, in bytes.
     pub max_message_bytes: usize,
+    /// What may wait of one request for a peer that does not read: messages, their bytes, and its final response.
+    pub buffer: queue::Limits,
+    /// How many requests may run at once on one connection.
+    pub max_in_flight: usize,
     /// How long handlers that were told to stop may take when the server ends.
     pub drain: std::time::Duration,
 }
@@ -90,6 +102,8 @@ impl Default for Options {
             limits: Limits::DEFAULT,
             progress_interval: std::time::Duration::from_millis(50),
             max_message_bytes: crate::message::MAX_MESSAGE_BYTES,
+            buffer: BUFFER,
+            max_in_flight: 1_024,
             drain: std::time::Duration::from_secs(2),
         }
     }

@@ -4,21 +4,23 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use steadfast_core::exchange::InFlight;
+use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::exchange::{InFlight, Reply};
 use steadfast_core::hop::{Era, Hop, Transport};
+use steadfast_core::ids::RequestId;
 use steadfast_core::stdio::Line;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::admit::{Incoming, Refusal, admit, read};
-use super::drive::{self, Outgoing, PeerEvent};
+use super::drive::{self, PeerEvent};
+use super::outlet::{Next, Outlets};
 use super::{Options, Service};
 use crate::clock::Clock;
 use crate::lines;
+use crate::message::{self, OwnError};
 
-/// Messages that may wait for the peer to read them.
-const WRITE_QUEUE: usize = 256;
 /// A request hears of at most one cancel and one disconnect.
 const PEER_EVENTS: usize = 2;
 
@@ -37,8 +39,9 @@ where
     let hop = Hop { transport: Transport::Stdio, era: Era::Modern };
     let clock = Clock::start();
     let table = Arc::new(Table::new(InFlight::new(hop)));
-    let (way_out, outgoing) = mpsc::channel(WRITE_QUEUE);
-    let writing = tokio::spawn(write(writer, outgoing));
+    let outlets = Outlets::new(options.buffer);
+    let writing = tokio::spawn(write(writer, outlets.clone()));
+    let refusals = outlets.open();
     let mut running = JoinSet::new();
     let mut lines = lines::Reader::new(reader, options.max_message_bytes);
 
@@ -53,7 +56,7 @@ where
                     "the message has {bytes} bytes and {} are taken; send less",
                     options.max_message_bytes
                 );
-                send(&way_out, Refusal::new(None, -32600, &text).to_message()).await;
+                refusals.say(Refusal::new(None, -32600, &text).to_message());
                 continue;
             }
         };
@@ -70,25 +73,28 @@ where
             Ok(Incoming::Notification | Incoming::Response) => continue,
             Err(None) => continue,
             Err(Some(refusal)) => {
-                send(&way_out, refusal.to_message()).await;
+                refusals.say(refusal.to_message());
                 continue;
             }
         };
         let spec = match admit(hop, id.clone(), &request, &*service, &options) {
             Ok(spec) => spec,
             Err(refusal) => {
-                send(&way_out, refusal.to_message()).await;
+                refusals.say(refusal.to_message());
                 continue;
             }
         };
+        if lock(&table).len() >= options.max_in_flight {
+            refusals.say(too_many(&id, options.max_in_flight));
+            continue;
+        }
         let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
         let opened = lock(&table).open(id.clone(), spec.operation, to_exchange);
         if let Err(in_use) = opened {
-            send(&way_out, Refusal::new(Some(id), -32600, &in_use.to_string()).to_message()).await;
+            refusals.say(Refusal::new(Some(id), -32600, &in_use.to_string()).to_message());
             continue;
         }
-        let exchange =
-            drive::respond(clock, spec, Arc::clone(&service), request, peer, way_out.clone(), None);
+        let exchange = drive::respond(clock, spec, Arc::clone(&service), request, peer, outlets.open(), None);
         let table = Arc::clone(&table);
         running.spawn(async move {
             exchange.await;
@@ -98,7 +104,8 @@ where
     for (_, peer) in lock(&table).drain() {
         let _ = peer.try_send(PeerEvent::Disconnected);
     }
-    drop(way_out);
+    drop(refusals);
+    outlets.close();
     // A handler that does not stop in time ends with the process or the runtime.
     let _ = tokio::time::timeout(options.drain, async { while running.join_next().await.is_some() {} }).await;
     running.detach_all();
@@ -107,24 +114,31 @@ where
     Ok(())
 }
 
-async fn send(way_out: &mpsc::Sender<Outgoing>, message: Bytes) {
-    // A closed way out means that the peer is gone; its end of stdin follows.
-    let _ = way_out.send(Outgoing::Final(message)).await;
+/// Refused before anything was done for it.
+fn too_many(id: &RequestId, limit: usize) -> Bytes {
+    let text =
+        format!("{limit} requests are running on this connection, the most that may; wait for one to end");
+    let error = OwnError {
+        kind: Kind::Local,
+        category: "queue_full",
+        outcome: Outcome::NotExecuted,
+        clock: None,
+        server: None,
+        text: &text,
+    };
+    message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error())))
 }
 
 /// Writes each message whole, one after another (STD-25).
-async fn write<W: AsyncWrite + Unpin>(
-    mut writer: W,
-    mut outgoing: mpsc::Receiver<Outgoing>,
-) -> io::Result<()> {
-    while let Some(message) = outgoing.recv().await {
-        match message {
-            Outgoing::Progress(bytes) | Outgoing::Final(bytes) => {
+async fn write<W: AsyncWrite + Unpin>(mut writer: W, outlets: Outlets) -> io::Result<()> {
+    while let Some(next) = outlets.next().await {
+        match next {
+            Next::Message(bytes) | Next::Final(bytes) => {
                 writer.write_all(&bytes).await?;
                 writer.write_all(b"\n").await?;
                 writer.flush().await?;
             }
-            Outgoing::KeepAlive => {}
+            Next::KeepAlive => {}
         }
     }
     Ok(())
