@@ -182,6 +182,14 @@ fn ruling_02_rejected_only_if_every_attempt_and_leg_was() {
     gateway(&mut slot, A, 1);
     settle(&mut slot, 2, Settlement::Rejected).unwrap();
     assert_eq!(slot.unwrap().state, State::Rejected);
+    // Reconciliation that finds nothing clears all attempts before it.
+    let mut slot = in_state("unknown");
+    claim(&mut slot, A, Enforcement::Upstream, 1);
+    settle(&mut slot, 2, Settlement::Unknown).unwrap();
+    slot.as_mut().unwrap().reconcile(Resolution::Rejected, at(1)).unwrap();
+    gateway(&mut slot, A, 1);
+    settle(&mut slot, 3, Settlement::Rejected).unwrap();
+    assert_eq!(slot.unwrap().state, State::Rejected);
 }
 
 #[test]

@@ -27,11 +27,25 @@ const HASH_SCHEMA: &str =
                            CREATE INDEX r_by_hash ON r (hash)";
 const HASH_INSERT: &str = "INSERT INTO r (hash, key, fingerprint, answer) VALUES (?2, ?1, ?3, ?4)";
 
-const LAYOUTS: [Layout; 6] = [
+const END_SCHEMA: &str =
+    "CREATE TABLE r (id INTEGER PRIMARY KEY, hash INTEGER, key TEXT, fingerprint BLOB, answer BLOB, ended INTEGER);
+                          CREATE INDEX r_by_hash ON r (hash);
+                          CREATE INDEX r_by_end ON r (ended)";
+const END_INSERT: &str =
+    "INSERT INTO r (hash, key, fingerprint, answer, ended) VALUES (?2, ?1, ?3, ?4, unixepoch())";
+
+const LAYOUTS: [Layout; 7] = [
     Layout {
         name: "rowid, 64-bit hash index, checkpoint 8,000",
         schema: HASH_SCHEMA,
         insert: HASH_INSERT,
+        checkpoint_pages: 8_000,
+        ordered_keys: false,
+    },
+    Layout {
+        name: "the same, and an index on when it ended",
+        schema: END_SCHEMA,
+        insert: END_INSERT,
         checkpoint_pages: 8_000,
         ordered_keys: false,
     },

@@ -11,8 +11,8 @@ use crate::sqlite::{Job, Reply, StoreError, Turn, Writer};
 
 /// What the ledger and the tasks of one file share.
 pub(crate) struct File {
-    pub(crate) writer: Writer,
     pub(crate) reader: Mutex<Connection>,
+    pub(crate) writer: Writer,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

@@ -431,7 +431,12 @@ impl Ledger {
     /// while nobody else reads: the writer decides in any case.
     fn for_ever(&self, intent: &Intent, enforcement: Enforcement) -> Option<Claimed> {
         let address = intent.scope.address(&intent.key);
-        let row = rows::find(&*self.file.reader.try_lock().ok()?, &address)
+        let reader = match self.file.reader.try_lock() {
+            Ok(reader) => reader,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        let row = rows::find(&reader, &address)
             .ok()?
             .filter(rows::Row::is_committed)?;
         let claim = Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement };

@@ -36,36 +36,43 @@ where
     }
 
     fn execute(&mut self, connection: &Connection, now: Stamp) -> Result<Executed, ExecuteError> {
-        let Some(intent) = self.intent.clone() else {
-            let answer = self.run_effect(connection, now)?;
-            return Ok(Executed { answer, replayed: false });
+        let Self { intent, operation, effect, .. } = self;
+        let mut run = || run_effect(connection, now, operation, effect);
+        let Some(intent) = intent else {
+            return Ok(Executed { answer: run()?, replayed: false });
         };
         let address = intent.scope.address(&intent.key);
         let row = rows::find(connection, &address).map_err(StoreError::from)?;
         let (id, mut record) = row.map_or((None, None), |row| (Some(row.id), Some(row.record)));
         let claim =
             Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement: Enforcement::Gateway };
-        let verdict = Record::claim(&mut record, claim, now);
-        let (Verdict::Run { epoch, .. }, Some(mut record)) = (verdict.clone(), record) else {
-            return without_running(verdict);
+        let (epoch, mut record) = match (Record::claim(&mut record, claim, now), record) {
+            (Verdict::Run { epoch, .. }, Some(record)) => (epoch, record),
+            (verdict, _) => return without_running(verdict),
         };
         // A local effect has no protocol version: its answer is the author's own.
-        let answer = Answer { version: String::new(), bytes: self.run_effect(connection, now)? };
+        let answer = Answer { version: String::new(), bytes: run()? };
         record
             .settle(epoch, Settlement::Committed(answer), now)
             .map_err(|_| StoreError::Damaged("a claim cannot be settled"))?;
-        let answer = rows::store(connection, id, &intent, &address, &record).map_err(StoreError::from)?;
+        let answer = rows::store(connection, id, intent, &address, &record).map_err(StoreError::from)?;
         Ok(Executed { answer, replayed: false })
     }
+}
 
-    fn run_effect(&mut self, connection: &Connection, now: Stamp) -> Result<Vec<u8>, ExecuteError> {
-        let execution = rows::count(connection, &self.operation).map_err(StoreError::from)?;
-        let effect = Effect::new(connection, execution, now);
-        let answer = (self.effect)(&effect)?;
-        // An effect that lost the transaction and says nothing of it: what is written from here on would be stored,
-        // and what it wrote is not.
-        if effect.is_within() { Ok(answer) } else { Err(StoreError::Lost.into()) }
-    }
+/// Counts an execution and runs it.
+fn run_effect(
+    connection: &Connection,
+    now: Stamp,
+    operation: &str,
+    effect: &mut impl FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal>,
+) -> Result<Vec<u8>, ExecuteError> {
+    let execution = rows::count(connection, operation).map_err(StoreError::from)?;
+    let within = Effect::new(connection, execution, now);
+    let answer = effect(&within)?;
+    // An effect that lost the transaction and says nothing of it: what is written from here on would be stored, and
+    // what it wrote is not.
+    if within.is_within() { Ok(answer) } else { Err(StoreError::Lost.into()) }
 }
 
 impl<F> Job for ExecutionJob<F>

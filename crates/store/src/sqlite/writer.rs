@@ -269,6 +269,11 @@ impl State {
         }
         match (self.commit)(&self.connection) {
             Ok(()) => Ended::Durable(count),
+            // The log could not grow to the commit frame: nothing a recovery could bring back.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                self.abandon();
+                Ended::Lost(count, error.into())
+            }
             Err(error) => {
                 self.abandon();
                 match self.is_durable() {
