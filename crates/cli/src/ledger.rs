@@ -57,6 +57,12 @@ enum Command {
         /// Which server's record, where the key stands under several.
         #[arg(long, value_name = "NAME")]
         server: Option<String>,
+        /// Whose record, where several tenants use the key.
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Whose record, where several principals use the key.
+        #[arg(long, value_name = "NAME")]
+        principal: Option<String>,
         #[command(flatten)]
         place: Place,
     },
@@ -84,8 +90,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             print(&lines, place.json)?;
             Ok(if lines.is_empty() { Code::Negative.into() } else { ExitCode::SUCCESS })
         }
-        Command::Reconcile { key, resolution, result, server, place } => {
-            reconcile(&key, &resolution, result, server.as_deref(), &place)
+        Command::Reconcile { key, resolution, result, server, tenant, principal, place } => {
+            reconcile(&key, &resolution, result, [tenant, principal, server], &place)
         }
     }
 }
@@ -118,13 +124,16 @@ fn reconcile(
     key: &str,
     resolution: &str,
     result: Option<String>,
-    server: Option<&str>,
+    whose: [Option<String>; 3],
     place: &Place,
 ) -> Outcome {
     let path = store::path(&place.store)?;
     // Looking first keeps a mistyped path from becoming a new, empty store.
     let mut found = LedgerView::open(&path, Options::default())?.show(key)?;
-    found.retain(|line| server.is_none_or(|server| line.server == server));
+    found.retain(|line| {
+        let scope = [&line.tenant, &line.principal, &line.server];
+        whose.iter().zip(scope).all(|(wanted, found)| wanted.as_ref().is_none_or(|wanted| wanted == found))
+    });
     let line = match &found[..] {
         [line] => line,
         [] => {
@@ -134,7 +143,8 @@ fn reconcile(
             ));
         }
         _ => {
-            let sentence = "this key stands under several scopes; name one with --server";
+            let sentence =
+                "this key stands under several scopes; name one with --tenant, --principal and --server";
             return Err(Failure::new(Code::Usage, sentence));
         }
     };

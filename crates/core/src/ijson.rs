@@ -11,6 +11,10 @@ use alloc::vec::Vec;
 
 use crate::envelope::MAX_DEPTH;
 
+/// The most values of one text. Each takes some ten times the least text that makes it, so a text of many tiny ones
+/// would take far more memory than its own length.
+pub const MAX_VALUES: usize = 1 << 17;
+
 /// A guarded JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Document(Value);
@@ -57,6 +61,9 @@ pub enum FaultKind {
     /// Half of a surrogate pair is no character.
     #[error("holds a lone surrogate, which is no character; send whole characters")]
     LoneSurrogate,
+    /// More values than [`MAX_VALUES`].
+    #[error("is one value more than the {MAX_VALUES} that are read; send fewer")]
+    TooMany,
     /// More levels than [`MAX_DEPTH`].
     #[error("nests deeper than {MAX_DEPTH} levels; flatten it")]
     TooDeep,
@@ -70,7 +77,7 @@ impl Document {
     pub fn parse(json: &[u8]) -> Result<Self, Fault> {
         let text = core::str::from_utf8(json)
             .map_err(|_| Fault { what: FaultKind::Malformed, pointer: String::new() })?;
-        let mut reader = Reader { text, at: 0, path: Vec::new() };
+        let mut reader = Reader { text, at: 0, path: Vec::new(), values: 0 };
         let value = reader.value()?;
         reader.space();
         if reader.at < text.len() { reader.fault(FaultKind::Trailing) } else { Ok(Self(value)) }
@@ -210,6 +217,7 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     path: Vec<Step>,
+    values: usize,
 }
 
 enum Step {
@@ -219,6 +227,10 @@ enum Step {
 
 impl Reader<'_> {
     fn value(&mut self) -> Result<Value, Fault> {
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return self.fault(FaultKind::TooMany);
+        }
         self.space();
         match self.peek() {
             Some(b'{') => self.object(),
@@ -465,7 +477,7 @@ impl Decimal {
             return Self { negative: false, digits, exponent: 0 };
         }
         let trailing = all.len() - all.trim_end_matches('0').len();
-        let exponent = exponent + trailing as i64 - fraction.len() as i64;
+        let exponent = i64::saturating_add(exponent, trailing as i64).saturating_sub(fraction.len() as i64);
         Self { negative, digits, exponent }
     }
 }
@@ -522,6 +534,8 @@ mod tests {
             ("1e400", InexactNumber, ""),
             ("1e-400", InexactNumber, ""),
             ("1e99999999999999999999", InexactNumber, ""),
+            ("1.5e-9223372036854775808", InexactNumber, ""),
+            ("15e9223372036854775807", InexactNumber, ""),
             (r#"["\ud800"]"#, LoneSurrogate, "/0"),
             (r#""\ud800\u0041""#, LoneSurrogate, ""),
             (r#""\udc00""#, LoneSurrogate, ""),
@@ -543,6 +557,9 @@ mod tests {
         }
         assert_eq!(canonical(&deep(MAX_DEPTH + 1)).unwrap_err().0, TooDeep);
         assert_eq!(canonical(&deep(200_000)).unwrap_err().0, TooDeep);
+        let many = |count: usize| format!("[{}1]", "1,".repeat(count - 2));
+        assert!(canonical(&many(MAX_VALUES)).is_ok());
+        assert_eq!(canonical(&many(MAX_VALUES + 1)).unwrap_err().0, FaultKind::TooMany);
         assert!(Document::parse(b"\"\xff\"").is_err());
     }
 

@@ -259,7 +259,8 @@ impl<R: Clone> Record<R> {
         }
     }
 
-    /// Ends a claim.
+    /// Ends a claim. A settlement as rejected is kept as unknown where an earlier attempt or leg is in doubt, so who
+    /// tells a caller `not_executed` reads [`Self::state`] first.
     ///
     /// # Errors
     /// The epoch is stale, or the state has no claim to end.

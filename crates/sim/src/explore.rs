@@ -38,7 +38,7 @@ impl Report {
 pub struct Explored {
     /// The scope's name.
     pub name: &'static str,
-    /// How many orders of events there are; all of them were played.
+    /// How many orders of events were played: all there are, unless a thousand of them broke an invariant.
     pub orders: u64,
     /// How many distinct states were passed.
     pub states: u64,
@@ -75,6 +75,9 @@ pub struct Hunted {
     pub replay: String,
 }
 
+/// A scope that is broken in so many orders is not explored further: what is broken may have no end.
+const ENOUGH_VIOLATIONS: u64 = 1_000;
+
 /// A bug that shows at all shows soon; so many more orders are then played in search of a shorter transcript.
 const ORDERS_FOR_SHORTENING: u64 = 20_000;
 
@@ -108,7 +111,7 @@ pub fn explore(scope: &Scope) -> Explored {
                 replay: Target::recorded(scope.name, None, choices.path()).to_string(),
             });
         }
-        if !choices.advance() {
+        if violations == ENOUGH_VIOLATIONS || !choices.advance() {
             break;
         }
     }

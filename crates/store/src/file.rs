@@ -12,6 +12,7 @@ use crate::sqlite::{Job, Reply, StoreError, Turn, Writer};
 /// What the ledger and the tasks of one file share.
 pub(crate) struct File {
     pub(crate) reader: Mutex<Connection>,
+    /// After the reader: fields drop in order, and only a writer that closes last copies the log back into the file.
     pub(crate) writer: Writer,
     pub(crate) clock: Arc<dyn Clock>,
 }

@@ -165,6 +165,13 @@ pub struct Ledger {
 /// Whether to wait while the writer's queue is full ([`Writer::submit`]) or to be refused ([`Writer::offer`]).
 type HandOver = fn(&Writer, Box<dyn Job>);
 
+impl Drop for Ledger {
+    /// Nobody can settle its claims any more, also where the file stays open for its tasks: their leases run out.
+    fn drop(&mut self) {
+        self.held.let_all_go();
+    }
+}
+
 impl Ledger {
     /// Opens or creates a file.
     ///
@@ -200,7 +207,8 @@ impl Ledger {
     /// Runs an effect at most once under its key: claim, execution count, effect and answer are one durable
     /// transaction (D-12, ruling 12). Without a key it runs each time.
     ///
-    /// The effect may run again if its transaction was lost before it was durable; it must do nothing but its SQL.
+    /// The effect may run again if its transaction was lost before it was durable; it must do nothing but its SQL, and
+    /// it must not call the ledger. Its limit of 1 s interrupts SQL; other work is only found too long afterwards.
     ///
     /// # Errors
     /// Nothing ran, or what ran was undone: the error says which.
@@ -391,7 +399,8 @@ impl Ledger {
         })
     }
 
-    /// Reads a tool author's own tables, on a connection that cannot write.
+    /// Reads a tool author's own tables, on a connection that cannot write. All readers of a ledger take turns, so
+    /// `read` must not call the ledger.
     ///
     /// # Errors
     /// What SQLite or `read` says.
@@ -436,9 +445,7 @@ impl Ledger {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return None,
         };
-        let row = rows::find(&reader, &address)
-            .ok()?
-            .filter(rows::Row::is_committed)?;
+        let row = rows::find(&reader, &address).ok()?.filter(rows::Row::is_committed)?;
         let claim = Claim { fingerprint: intent.fingerprint, owner: self.owner, enforcement };
         Some(Record::claim(&mut Some(row.record), claim, self.file.clock.stamp()))
     }

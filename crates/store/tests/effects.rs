@@ -151,3 +151,52 @@ fn a_ledger_may_be_dropped_by_the_last_callback() {
     drop(release);
     assert_eq!(outcome.recv(), Ok(true));
 }
+
+/// The thread that would have to answer is the one that asks.
+#[test]
+fn ruling_12_an_effect_that_calls_its_own_ledger_is_refused_and_hangs_nobody() {
+    let store = Store::new();
+    let inner = Arc::clone(&store.ledger);
+    let outcome = store.run(Some("outer"), move |_| {
+        let nested = inner.execute(Store::execution(Some("inner")), |_| Ok(Vec::new()));
+        assert_eq!(nested, Err(ExecuteError::Store(StoreError::Reentrant)));
+        Ok(b"done".to_vec())
+    });
+    assert_eq!(outcome.map(|it| it.answer), Ok(b"done".to_vec()));
+    assert_eq!((store.state("outer"), store.state("inner")), (Some("committed"), None));
+}
+
+#[test]
+fn g7_an_effect_cannot_touch_or_hide_the_ledgers_own_tables() {
+    let store = Store::new();
+    store.run(Some("k"), |_| Ok(b"first".to_vec())).unwrap();
+    for sql in [
+        "DELETE FROM main.steadfast_record",
+        "UPDATE \"STEADFAST_record\" SET answer = x'00'",
+        "CREATE TEMP TABLE steadfast_record AS SELECT 1",
+        "DROP TABLE steadfast_batch",
+    ] {
+        let refused = store.run(None, move |effect| {
+            effect.execute(sql, [])?;
+            Ok(Vec::new())
+        });
+        assert!(matches!(refused, Err(ExecuteError::Refused(_))), "{sql}: {refused:?}");
+    }
+    let replayed = store.run(Some("k"), |_| Ok(b"second".to_vec())).unwrap();
+    assert_eq!((replayed.answer, replayed.replayed), (b"first".to_vec(), true));
+}
+
+/// A panic's payload may panic again when it is dropped; the writer goes on.
+#[test]
+fn ruling_12_a_panic_within_a_panic_ends_that_effect_only() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("on purpose, again");
+        }
+    }
+    let store = Store::new();
+    let panicked = store.run(None, |_| std::panic::panic_any(Bomb));
+    assert_eq!(panicked, Err(ExecuteError::Store(StoreError::Panicked)));
+    assert!(store.run(None, |_| Ok(Vec::new())).is_ok());
+}

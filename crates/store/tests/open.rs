@@ -51,3 +51,16 @@ fn a_new_store_and_its_log_are_its_owners_alone() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
+
+/// Whoever copies the file alone after an orderly end must have everything.
+#[test]
+fn d_13_an_orderly_end_leaves_all_of_it_in_the_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("l.db");
+    let ledger = Ledger::open(&path, Options::default()).unwrap();
+    let tasks = ledger.tasks();
+    ledger.prepare("CREATE TABLE t (x)").unwrap();
+    drop((ledger, tasks));
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(files, ["l.db"]);
+}

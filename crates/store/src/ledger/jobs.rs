@@ -130,6 +130,10 @@ impl Held {
         }
     }
 
+    pub(super) fn let_all_go(&self) {
+        self.lock().clear();
+    }
+
     /// The next round of renewals, if there is anything to renew.
     pub(super) fn renewal(&self) -> Option<Box<dyn Job>> {
         let held = self.lock().clone();

@@ -92,7 +92,8 @@ impl<'a> Effect<'a> {
     /// Runs one statement and says how many rows it changed.
     ///
     /// # Errors
-    /// What SQLite says; statements that begin, end or nest transactions are not authorized.
+    /// What SQLite says; statements that begin, end or nest transactions are not authorized, nor are those that name
+    /// anything that begins with `steadfast_`.
     pub fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
         self.prepare(sql)?.execute(params)
     }
@@ -130,6 +131,10 @@ impl<'a> Effect<'a> {
         };
         if !self.is_within() {
             return refuse(ffi::SQLITE_ABORT, "the transaction is gone");
+        }
+        // The ledger's own tables are what keeps a key's promise, and a temporary one of their name would hide them.
+        if sql.to_ascii_lowercase().contains("steadfast_") {
+            return refuse(ffi::SQLITE_AUTH, "not authorized");
         }
         let statement = self.connection.prepare_cached(sql)?;
         // The authorizer is asked when a statement is prepared, and the writer's own are in the cache. Those that

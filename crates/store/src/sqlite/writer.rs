@@ -1,5 +1,6 @@
 //! The one thread that writes: what waits is committed in one go, and nobody is told before COMMIT (ruling 12).
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -60,6 +61,11 @@ pub enum StoreError {
     /// The effect panicked and was rolled back.
     #[error("the effect panicked and was rolled back; see the program's own log")]
     Panicked,
+    /// An effect or a callback waited for the thread that it runs on.
+    #[error(
+        "an effect or a callback called the ledger that runs it and would wait for itself; call it from outside"
+    )]
+    Reentrant,
     /// The writer ended.
     #[error("the store is closed; open it again")]
     Closed,
@@ -119,15 +125,21 @@ impl Writer {
     ) -> rusqlite::Result<Self> {
         let commit = |connection: &Connection| statement(connection, "COMMIT");
         let mut state = State::new(connection, clock, name, TRANSACTION_LIMIT, Box::new(commit))?;
+        state.due = Instant::now() + every.interval;
+        state.every = Some(every);
         let (jobs, queue) = sync_channel(QUEUE);
-        let run = move || state.run(&queue, &every);
+        let run = move || state.run(&queue);
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(run).ok();
         Ok(Self { jobs: Some(jobs), thread })
     }
 
-    /// Hands a job over; waits while the queue is full.
+    /// Hands a job over whose caller waits; waits itself while the queue is full. On the writer's own thread that would
+    /// be for ever.
     pub(crate) fn submit(&self, job: Box<dyn Job>) {
         let Some(jobs) = self.open() else { return tell(job, Err(StoreError::Closed)) };
+        if self.is_own_thread() {
+            return tell(job, Err(StoreError::Reentrant));
+        }
         if let Err(unsent) = jobs.send(job) {
             tell(unsent.0, Err(StoreError::Closed));
         }
@@ -143,6 +155,11 @@ impl Writer {
         }
     }
 
+    fn is_own_thread(&self) -> bool {
+        let own = std::thread::current().id();
+        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == own)
+    }
+
     fn open(&self) -> Option<&SyncSender<Box<dyn Job>>> {
         self.jobs.as_ref().filter(|_| self.thread.is_some())
     }
@@ -153,8 +170,8 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs.take();
         // The last owner may be a callback, on the very thread that would be waited for.
-        let own = std::thread::current().id();
-        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != own) {
+        let own = self.is_own_thread();
+        if let Some(thread) = self.thread.take().filter(|_| !own) {
             let _ = thread.join();
         }
     }
@@ -171,6 +188,9 @@ struct State {
     limit: Duration,
     /// COMMIT; a test makes it fail.
     commit: Commit,
+    every: Option<Every>,
+    /// When it comes next.
+    due: Instant,
 }
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
@@ -204,21 +224,18 @@ impl State {
         commit: Commit,
     ) -> rusqlite::Result<Self> {
         let effect = EffectGuard::install(&mut connection)?;
-        Ok(Self { connection, clock, name: name.to_be_bytes(), number: 0, effect, limit, commit })
+        let name = name.to_be_bytes();
+        let due = Instant::now();
+        Ok(Self { connection, clock, name, number: 0, effect, limit, commit, every: None, due })
     }
 
-    fn run(&mut self, queue: &Receiver<Box<dyn Job>>, every: &Every) {
-        let mut due = Instant::now() + every.interval;
+    fn run(&mut self, queue: &Receiver<Box<dyn Job>>) {
         loop {
-            let mut batch = match queue.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            let mut batch = match queue.recv_timeout(self.due.saturating_duration_since(Instant::now())) {
                 Ok(job) => vec![job],
                 Err(RecvTimeoutError::Timeout) => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            if Instant::now() >= due {
-                due = Instant::now() + every.interval;
-                batch.extend((every.make)());
-            }
             while batch.len() < BATCH
                 && let Ok(job) = queue.try_recv()
             {
@@ -231,8 +248,16 @@ impl State {
     /// Runs jobs in as few transactions as it takes, and tells each how it ended.
     fn settle(&mut self, batch: Vec<Box<dyn Job>>) {
         let mut waiting: VecDeque<Entry> = batch.into_iter().map(|job| Entry { job, failed: None }).collect();
-        let mut share = waiting.len();
-        while !waiting.is_empty() {
+        let mut share = waiting.len().max(1);
+        loop {
+            // Between two transactions, however many jobs wait: their effects may be slow, and a lease must not run out
+            // for it.
+            if let Some(job) = self.own_job() {
+                waiting.push_front(Entry { job, failed: None });
+            }
+            if waiting.is_empty() {
+                return;
+            }
             let together = share.min(waiting.len());
             match self.transaction(&mut waiting.make_contiguous()[..together]) {
                 Ended::Durable(count) => {
@@ -248,6 +273,13 @@ impl State {
                 Ended::Doubtful(count) => tell_all(waiting.drain(..count), &StoreError::Doubtful),
             }
         }
+    }
+
+    /// The job that comes by itself, if it is time for it.
+    fn own_job(&mut self) -> Option<Box<dyn Job>> {
+        let every = self.every.as_ref().filter(|_| Instant::now() >= self.due)?;
+        self.due = Instant::now() + every.interval;
+        (every.make)()
     }
 
     fn transaction(&mut self, jobs: &mut [Entry]) -> Ended {
@@ -269,7 +301,8 @@ impl State {
         }
         match (self.commit)(&self.connection) {
             Ok(()) => Ended::Durable(count),
-            // The log could not grow to the commit frame: nothing a recovery could bring back.
+            // The log could not grow to the commit frame, and nothing follows that frame: a recovery has nothing to
+            // bring back. Reading back would need a commit of its own, which a full disk refuses too.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
                 self.abandon();
                 Ended::Lost(count, error.into())
@@ -316,8 +349,9 @@ impl State {
         let turn = catch_unwind(AssertUnwindSafe(|| entry.job.run(&self.connection, now)));
         let in_time = self.effect.end();
         // The panic was reported by the panic hook; its message may hold data and goes nowhere else.
+        let turn = turn.map_err(discard);
         entry.failed = match turn {
-            Err(_) => Some(StoreError::Panicked),
+            Err(()) => Some(StoreError::Panicked),
             Ok(_) if !in_time => Some(StoreError::Interrupted),
             Ok(_) => None,
         };
@@ -326,7 +360,7 @@ impl State {
         }
         match (&entry.failed, turn) {
             (None, Ok(Turn::Keep)) => {}
-            (None, Ok(Turn::Undo) | Err(_)) | (Some(_), _) => {
+            (None, Ok(Turn::Undo) | Err(())) | (Some(_), _) => {
                 statement(&self.connection, "ROLLBACK TO job")?;
             }
         }
@@ -379,7 +413,15 @@ fn tell_all(entries: impl IntoIterator<Item = Entry>, why: &StoreError) {
 
 /// Whoever panics at the news must not keep it from the others.
 fn tell(job: Box<dyn Job>, stored: Result<(), StoreError>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| job.tell(stored)));
+    let told = catch_unwind(AssertUnwindSafe(|| job.tell(stored)));
+    let _ = told.map_err(discard);
+}
+
+/// What a panic carried may panic once more when it is dropped.
+fn discard(payload: Box<dyn Any + Send>) {
+    let again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    // Whoever does it twice gets no third try.
+    let _ = again.map_err(std::mem::forget);
 }
 
 #[cfg(test)]
