@@ -522,6 +522,7 @@ mod tests {
         };
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(canonical(&deep(MAX_DEPTH)).is_ok());
+        assert!(serde_json::from_str::<serde_json::Value>(&deep(MAX_DEPTH)).is_ok(), "and can be parsed");
         for (json, what, pointer) in [
             (r#"{"a":{"b~/c":1,"b~\/c":2}}"#, DuplicateMember, "/a/b~0~1c"),
             (r#"{"a":1,"\u0061":2}"#, DuplicateMember, "/a"),

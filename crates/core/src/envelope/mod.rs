@@ -20,8 +20,9 @@ use serde_json::value::RawValue;
 use crate::exchange::Reply;
 use crate::ids::RequestId;
 
-/// The deepest nesting that is read. JSON libraries of other languages give up at 1,000 or earlier.
-pub const MAX_DEPTH: usize = 128;
+/// The deepest nesting that is read: what serde_json follows by itself, so that what passes here can be parsed later.
+/// JSON libraries of other languages give up at 1,000 or earlier.
+pub const MAX_DEPTH: usize = 127;
 
 /// The largest message in bytes, unless configured otherwise (`max_message`).
 pub const MAX_BYTES: usize = 16 << 20;
