@@ -32,7 +32,7 @@ impl File {
         T: Send + 'static,
         F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
     {
-        wait(|reply| self.writer.submit(Transition::job(transition, reply)))
+        wait(|reply| self.writer.submit(Transition::job(transition, 0, reply)))
     }
 }
 
@@ -53,6 +53,7 @@ where
 /// One transition as a job.
 pub(crate) struct Transition<T, F> {
     transition: F,
+    bytes: usize,
     outcome: Option<rusqlite::Result<T>>,
     reply: Reply<T>,
 }
@@ -62,8 +63,9 @@ where
     T: Send + 'static,
     F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
 {
-    pub(crate) fn job(transition: F, reply: Reply<T>) -> Box<dyn Job> {
-        Box::new(Self { transition, outcome: None, reply })
+    /// `bytes` of an answer that the transition carries.
+    pub(crate) fn job(transition: F, bytes: usize, reply: Reply<T>) -> Box<dyn Job> {
+        Box::new(Self { transition, bytes, outcome: None, reply })
     }
 }
 
@@ -74,6 +76,10 @@ where
 {
     fn is_effect(&self) -> bool {
         false
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn run(&mut self, connection: &Connection, now: Stamp) -> Turn {

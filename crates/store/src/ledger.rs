@@ -302,7 +302,7 @@ impl Ledger {
             }
             done(verdict);
         });
-        hand_over(&self.file.writer, Transition::job(transition, done));
+        hand_over(&self.file.writer, Transition::job(transition, 0, done));
     }
 
     /// Ends a claim of this or an earlier process.
@@ -345,6 +345,10 @@ impl Ledger {
         let address = scope.address(key);
         // Stored or not, nobody executes under this claim any more: if it is not settled, its lease must run out.
         self.held.let_go(&address, epoch);
+        let bytes = match &settlement {
+            Settlement::Committed(answer) | Settlement::HeldByTask(answer) => answer.bytes.len(),
+            Settlement::Rejected | Settlement::Unknown | Settlement::AwaitingInput => 0,
+        };
         let transition = move |connection: &Connection, now| {
             let Some(mut row) = rows::find(connection, &address)? else {
                 return Ok(Err(SettleError::Missing));
@@ -355,7 +359,7 @@ impl Ledger {
             }
             Ok(settled)
         };
-        hand_over(&self.file.writer, Transition::job(transition, done));
+        hand_over(&self.file.writer, Transition::job(transition, bytes, done));
     }
 
     /// Settles an unknown record by what was found out; compare-and-set, so of two reconcilers one wins (ruling 10).

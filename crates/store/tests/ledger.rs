@@ -440,3 +440,45 @@ fn ruling_12_nothing_of_a_failed_commit_stays() {
     });
     assert_eq!(answer(rows), ("0".into(), false));
 }
+
+/// While the writer is held up, answers wait in bounded memory: beyond it a caller that does not wait is refused, and
+/// nothing of its own is lost.
+#[test]
+fn g9_what_waits_for_the_writer_is_bounded_in_bytes() {
+    const ANSWER: usize = 16 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(&folder.path().join("l.db"));
+    let intents: Vec<Intent> = (0..8).map(|n| intent(&ledger, &format!("k{n}"), "{}")).collect();
+    for intent in &intents {
+        ledger.claim(intent, Enforcement::Upstream).unwrap();
+    }
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let execution = Execution { scope: Scope::local("shop"), key: None, operation: "hold", arguments: b"" };
+    let (entered, inside) = std::sync::mpsc::channel();
+    ledger.execute_then(
+        execution,
+        move |_| {
+            entered.send(()).unwrap();
+            let _ = held.lock().unwrap().recv();
+            Ok(Vec::new())
+        },
+        |_| {},
+    );
+    inside.recv().unwrap();
+    let (told, news) = std::sync::mpsc::channel();
+    for intent in &intents {
+        let answer = Answer { version: String::new(), bytes: vec![b'x'; ANSWER] };
+        let told = told.clone();
+        ledger.settle_then(&intent.scope, &intent.key, 1, Settlement::Committed(answer), move |outcome| {
+            told.send(outcome).unwrap();
+        });
+    }
+    drop((told, release));
+    let outcomes: Vec<_> = news.iter().collect();
+    let count = |wanted: &Result<Result<(), SettleError>, StoreError>| {
+        outcomes.iter().filter(|it| *it == wanted).count()
+    };
+    assert_eq!(count(&Ok(Ok(()))), 4, "64 MiB of them");
+    assert_eq!(count(&Err(StoreError::QueueFull)), 4);
+}

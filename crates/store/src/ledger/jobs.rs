@@ -83,6 +83,13 @@ where
         true
     }
 
+    fn bytes(&self) -> usize {
+        match &self.outcome {
+            Some(Ok(executed)) => executed.answer.len(),
+            Some(Err(_)) | None => 0,
+        }
+    }
+
     fn run(&mut self, connection: &Connection, now: Stamp) -> Turn {
         let outcome = self.execute(connection, now);
         let turn = if outcome.is_ok() { Turn::Keep } else { Turn::Undo };
@@ -159,6 +166,10 @@ struct Renewal {
 impl Job for Renewal {
     fn is_effect(&self) -> bool {
         false
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 
     fn run(&mut self, connection: &Connection, now: Stamp) -> Turn {

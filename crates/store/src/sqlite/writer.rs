@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,16 +17,22 @@ use crate::clock::Clock;
 
 /// Jobs that may wait for the writer.
 const QUEUE: usize = 1_024;
+/// Bytes of answers that may wait for the writer where nobody waits with them.
+const QUEUE_BYTES: usize = 64 << 20;
 /// Jobs of one transaction at most.
 const BATCH: usize = 256;
+/// No further job begins once its transaction holds so many bytes of answers.
+const TRANSACTION_BYTES: usize = 16 << 20;
 /// No further job begins once its transaction is so old: another process waits 5 s for the file, and no longer.
 const TRANSACTION_LIMIT: Duration = Duration::from_millis(500);
 
 /// Why something is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// More waits for the writer than it takes on.
-    #[error("the store has {QUEUE} changes waiting and took no further one; try again shortly")]
+    /// More waits for the writer than it takes on, in items or in bytes.
+    #[error(
+        "the store has as many changes waiting as it takes on, and took no further one; try again shortly"
+    )]
     QueueFull,
     /// Another process held the file for longer than the busy timeout.
     #[error(
@@ -94,6 +101,8 @@ pub(crate) enum Turn {
 pub(crate) trait Job: Send {
     /// Whether the job runs an author's code: in a savepoint, under the effect limit, its panics caught.
     fn is_effect(&self) -> bool;
+    /// How many bytes of an answer it carries: those that it brought, and once it ran those that it wrote.
+    fn bytes(&self) -> usize;
     /// Does the work and keeps its outcome.
     fn run(&mut self, connection: &Connection, now: Stamp) -> Turn;
     /// Tells the caller: the outcome is durable, or why it is not.
@@ -113,6 +122,8 @@ pub(crate) struct Every {
 pub(crate) struct Writer {
     jobs: Option<SyncSender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
+    /// Bytes of the jobs in the queue.
+    queued: Arc<AtomicUsize>,
 }
 
 impl Writer {
@@ -127,10 +138,11 @@ impl Writer {
         let mut state = State::new(connection, clock, name, TRANSACTION_LIMIT, Box::new(commit))?;
         state.due = Instant::now() + every.interval;
         state.every = Some(every);
+        let queued = Arc::clone(&state.queued);
         let (jobs, queue) = sync_channel(QUEUE);
         let run = move || state.run(&queue);
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(run).ok();
-        Ok(Self { jobs: Some(jobs), thread })
+        Ok(Self { jobs: Some(jobs), thread, queued })
     }
 
     /// Hands a job over whose caller waits; waits itself while the queue is full. On the writer's own thread that would
@@ -140,6 +152,7 @@ impl Writer {
         if self.is_own_thread() {
             return tell(job, Err(StoreError::Reentrant));
         }
+        self.queued.fetch_add(job.bytes(), Ordering::Relaxed);
         if let Err(unsent) = jobs.send(job) {
             tell(unsent.0, Err(StoreError::Closed));
         }
@@ -148,11 +161,21 @@ impl Writer {
     /// Hands a job over without ever waiting; tells it at once if the queue is full.
     pub(crate) fn offer(&self, job: Box<dyn Job>) {
         let Some(jobs) = self.open() else { return tell(job, Err(StoreError::Closed)) };
-        match jobs.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job)) => tell(job, Err(StoreError::QueueFull)),
-            Err(TrySendError::Disconnected(job)) => tell(job, Err(StoreError::Closed)),
-        }
+        let bytes = job.bytes();
+        let before = self.queued.fetch_add(bytes, Ordering::Relaxed);
+        // One alone is taken whatever its size: a message's own limit bounds it.
+        let sent = if before > 0 && before.saturating_add(bytes) > QUEUE_BYTES {
+            Err(TrySendError::Full(job))
+        } else {
+            jobs.try_send(job)
+        };
+        let (job, why) = match sent {
+            Ok(()) => return,
+            Err(TrySendError::Full(job)) => (job, StoreError::QueueFull),
+            Err(TrySendError::Disconnected(job)) => (job, StoreError::Closed),
+        };
+        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        tell(job, Err(why));
     }
 
     fn is_own_thread(&self) -> bool {
@@ -191,6 +214,7 @@ struct State {
     every: Option<Every>,
     /// When it comes next.
     due: Instant,
+    queued: Arc<AtomicUsize>,
 }
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
@@ -226,7 +250,8 @@ impl State {
         let effect = EffectGuard::install(&mut connection)?;
         let name = name.to_be_bytes();
         let due = Instant::now();
-        Ok(Self { connection, clock, name, number: 0, effect, limit, commit, every: None, due })
+        let queued = Arc::default();
+        Ok(Self { connection, clock, name, number: 0, effect, limit, commit, every: None, due, queued })
     }
 
     fn run(&mut self, queue: &Receiver<Box<dyn Job>>) {
@@ -236,11 +261,15 @@ impl State {
                 Err(RecvTimeoutError::Timeout) => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            let mut bytes: usize = batch.iter().map(|job| job.bytes()).sum();
             while batch.len() < BATCH
+                && bytes < TRANSACTION_BYTES
                 && let Ok(job) = queue.try_recv()
             {
+                bytes += job.bytes();
                 batch.push(job);
             }
+            self.queued.fetch_sub(bytes, Ordering::Relaxed);
             self.settle(batch);
         }
     }
@@ -323,8 +352,9 @@ impl State {
         self.mark()?;
         let now = self.clock.stamp();
         let begun = Instant::now();
+        let mut bytes = 0;
         for entry in jobs {
-            if *count > 0 && begun.elapsed() >= self.limit {
+            if *count > 0 && (begun.elapsed() >= self.limit || bytes >= TRANSACTION_BYTES) {
                 break;
             }
             *count += 1;
@@ -337,6 +367,7 @@ impl State {
             if lost.is_some() {
                 return Ok(lost);
             }
+            bytes += entry.job.bytes();
         }
         Ok(None)
     }
@@ -446,6 +477,10 @@ mod tests {
     impl Job for Insert {
         fn is_effect(&self) -> bool {
             true
+        }
+
+        fn bytes(&self) -> usize {
+            0
         }
 
         fn run(&mut self, connection: &Connection, _: Stamp) -> Turn {
