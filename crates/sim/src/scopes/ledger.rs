@@ -42,7 +42,7 @@ pub(super) fn scopes() -> Vec<Scope> {
         attempts(
             "ledger-legs-and-tasks",
             Setup {
-                arguments: &[0, 0, 0],
+                arguments: &[0, 0, 1],
                 crashes: 0,
                 lapses: 0,
                 services: &[Service::Executes, Service::Refuses, Service::Asks, Service::PromisesATask],

@@ -10,7 +10,7 @@ use crate::planted::subscription as planted;
 use crate::run::Run;
 
 pub(super) fn scopes() -> Vec<Scope> {
-    let returns = Limits { ends: 3, notifications: 2, late: 1, uses: 0, closes: 0 };
+    let returns = Limits { ends: 3, notifications: 1, late: 1, uses: 0, closes: 0 };
     let uses = Limits { ends: 3, notifications: 1, late: 0, uses: 1, closes: 1 };
     vec![
         Scope::new("subscription-returns", move |run| World::new(returns, run).play(run)),
@@ -44,6 +44,8 @@ struct World {
     /// The listen that was sent last, and whether the server still serves it.
     listen: u64,
     serves: bool,
+    /// The listen that ended last.
+    ended: u64,
     acknowledged: bool,
     left: Limits,
 }
@@ -69,6 +71,7 @@ impl World {
             now: Instant::ZERO,
             listen: 0,
             serves: false,
+            ended: 0,
             acknowledged: false,
             left,
         };
@@ -104,7 +107,8 @@ impl World {
                     enabled.push(Action::End(Ending::Refused));
                 }
             }
-        } else if self.listen > 0 && self.left.late > 0 {
+        }
+        if self.ended > 0 && self.left.late > 0 {
             enabled.extend([Action::LateNotification, Action::LateResult]);
         }
         if self.left.uses > 0 {
@@ -135,16 +139,16 @@ impl World {
             }
             Action::LateNotification => {
                 self.left.late -= 1;
-                self.notify(listen, TOOLS, run);
+                self.notify(self.ended, TOOLS, run);
             }
             Action::End(how) => {
                 self.left.ends -= 1;
-                self.serves = false;
+                (self.serves, self.ended) = (false, listen);
                 self.end(listen, how, run);
             }
             Action::LateResult => {
                 self.left.late -= 1;
-                self.end(listen, Ending::Graceful, run);
+                self.end(self.ended, Ending::Graceful, run);
             }
             Action::Use => {
                 self.left.uses -= 1;
