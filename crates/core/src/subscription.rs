@@ -13,6 +13,9 @@ use crate::policy::Backoff;
 use crate::rng::Rng;
 use crate::time::{Instant, Now};
 
+/// A listen has no answer to wait for until its end; its acknowledgement is what has a limit (ruling 18, TMO-08).
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
+
 /// After a graceful end the holder returns at its next use or within this spread (ruling 20).
 const GRACEFUL: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(300));
 
@@ -182,6 +185,11 @@ pub enum End {
 /// is nobody's business (STD-19).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Input {
+    /// Its request has left: from now on its acknowledgement is awaited.
+    Sent {
+        /// Which listen.
+        listen: u64,
+    },
     /// `notifications/subscriptions/acknowledged`.
     Acknowledged {
         /// Which listen.
@@ -230,7 +238,7 @@ pub enum Output {
     Stale(Vec<Refetch>),
     /// Hand the notification on.
     Deliver(Change),
-    /// End the listen that is open: cancel it as its transport demands.
+    /// End the listen that is open, as its transport demands: nobody wants it any more, or it was never acknowledged.
     Cancel {
         /// Which listen.
         listen: u64,
@@ -256,12 +264,14 @@ pub enum Ignored {
 
 /// The holder's state machine.
 ///
-/// | state | Acknowledged | Notified | Ended | Used | Close | timeout |
-/// |---|---|---|---|---|---|---|
-/// | Opening | → Active; refetch if it is a return | ignored | refused → Closed; else → Waiting | – | cancel, → Closed | – |
-/// | Active | ignored | covered: delivered; else ignored | stale, → Waiting | – | cancel, → Closed | – |
-/// | Waiting | ignored | ignored | a late result makes the end graceful | graceful: listen, → Opening | → Closed | listen, → Opening |
-/// | Closed | ignored | ignored | ignored | – | – | – |
+/// | state | Sent | Acknowledged | Notified | Ended | Used | Close | timeout |
+/// |---|---|---|---|---|---|---|---|
+/// | Opening | its limit runs | → Active; refetch if it is a return | ignored | refused → Closed; else → Waiting | – | cancel, → Closed | cancel, → Waiting as after a loss |
+/// | Active | – | ignored | covered: delivered; else ignored | stale, → Waiting | – | cancel, → Closed | – |
+/// | Waiting | – | ignored | ignored | a late result makes the end graceful | graceful: listen, → Opening | → Closed | listen, → Opening |
+/// | Closed | – | ignored | ignored | ignored | – | – | – |
+///
+/// It knows nothing of calls, and so repeats none: what was in flight is listed by [`reconnect_plan`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Subscription {
     filter: Filter,
@@ -279,9 +289,17 @@ pub struct Subscription {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    Opening,
-    Active { granted: Filter },
-    Waiting { until: Instant, graceful: bool },
+    /// `until` is set once the request has left.
+    Opening {
+        until: Option<Instant>,
+    },
+    Active {
+        granted: Filter,
+    },
+    Waiting {
+        until: Instant,
+        graceful: bool,
+    },
     Closed,
 }
 
@@ -305,22 +323,26 @@ impl Subscription {
     pub fn handle(&mut self, now: Now, input: Input) {
         self.handle_timeout(now);
         match input {
+            Input::Sent { listen } if listen == self.listen => self.sent(now),
             Input::Acknowledged { listen, granted } if listen == self.listen => self.acknowledged(&granted),
             Input::Notified { listen, change } if listen == self.listen => self.notified(change),
             Input::Ended { listen, end } if listen == self.listen => self.ended(now, end),
-            Input::Acknowledged { .. } | Input::Notified { .. } | Input::Ended { .. } => {
+            Input::Sent { .. }
+            | Input::Acknowledged { .. }
+            | Input::Notified { .. }
+            | Input::Ended { .. } => {
                 self.ignore(Ignored::OldListen);
             }
             Input::Used => match self.state {
                 State::Waiting { graceful: true, .. } => self.open(),
-                State::Opening
+                State::Opening { .. }
                 | State::Active { .. }
                 | State::Waiting { graceful: false, .. }
                 | State::Closed => {}
             },
             Input::Close => {
                 match self.state {
-                    State::Opening | State::Active { .. } => {
+                    State::Opening { .. } | State::Active { .. } => {
                         self.outputs.push_back(Output::Cancel { listen: self.listen });
                     }
                     State::Waiting { .. } | State::Closed => {}
@@ -330,19 +352,24 @@ impl Subscription {
         }
     }
 
-    /// Listens again once the wait is over; early it does nothing.
+    /// Listens again once the wait is over, and gives up a listen that is not acknowledged; early it does nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         match self.state {
+            State::Opening { until: Some(until) } if now.mono >= until => {
+                self.outputs.push_back(Output::Cancel { listen: self.listen });
+                self.wait(now, End::Lost);
+            }
             State::Waiting { until, .. } if now.mono >= until => self.open(),
-            State::Opening | State::Active { .. } | State::Waiting { .. } | State::Closed => {}
+            State::Opening { .. } | State::Active { .. } | State::Waiting { .. } | State::Closed => {}
         }
     }
 
-    /// When to listen again, while waiting for it.
+    /// When to listen again while waiting for it, or when to give up a listen that is not acknowledged.
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
+            State::Opening { until } => until,
             State::Waiting { until, .. } => Some(until),
-            State::Opening | State::Active { .. } | State::Closed => None,
+            State::Active { .. } | State::Closed => None,
         }
     }
 
@@ -353,13 +380,24 @@ impl Subscription {
 
     fn open(&mut self) {
         self.listen += 1;
-        self.state = State::Opening;
+        self.state = State::Opening { until: None };
         self.outputs.push_back(Output::Listen { listen: self.listen, filter: self.filter.clone() });
+    }
+
+    fn sent(&mut self, now: Now) {
+        match &mut self.state {
+            // Told twice, the limit stays where it was.
+            State::Opening { until } => {
+                until.get_or_insert(now.mono.saturating_add(ACKNOWLEDGED_WITHIN));
+            }
+            // Its answer was quicker than the word that it had left.
+            State::Active { .. } | State::Waiting { .. } | State::Closed => {}
+        }
     }
 
     fn acknowledged(&mut self, granted: &Filter) {
         match self.state {
-            State::Opening => {}
+            State::Opening { .. } => {}
             State::Active { .. } => return self.ignore(Ignored::AcknowledgedTwice),
             State::Waiting { .. } | State::Closed => return self.ignore(Ignored::OldListen),
         }
@@ -382,7 +420,7 @@ impl Subscription {
         let what = match &self.state {
             State::Active { granted } if granted.covers(&change) => Output::Deliver(change),
             State::Active { .. } => Output::Ignored(Ignored::OutsideFilter),
-            State::Opening => Output::Ignored(Ignored::BeforeAcknowledgement),
+            State::Opening { .. } => Output::Ignored(Ignored::BeforeAcknowledgement),
             State::Waiting { .. } | State::Closed => Output::Ignored(Ignored::OldListen),
         };
         self.outputs.push_back(what);
@@ -390,11 +428,11 @@ impl Subscription {
 
     fn ended(&mut self, now: Now, end: End) {
         match (&self.state, end) {
-            (State::Opening, End::Refused) => {
+            (State::Opening { .. }, End::Refused) => {
                 self.state = State::Closed;
                 self.outputs.push_back(Output::Refused);
             }
-            (State::Opening, End::Result | End::Cancelled | End::Lost) => self.wait(now, end),
+            (State::Opening { .. }, End::Result | End::Cancelled | End::Lost) => self.wait(now, end),
             (State::Active { granted }, _) => {
                 let stale = granted.refetch();
                 if !stale.is_empty() {
