@@ -8,9 +8,9 @@ use crate::time::{Instant, Now};
 /// How many failures in which time open the breaker, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thresholds {
-    /// Failures within the window that open it; at least 1.
+    /// Failures within the window, with no success between them, that open it; 0 counts as 1.
     pub failures: u32,
-    /// The window.
+    /// For how long a failure counts.
     pub window: Duration,
     /// How long it stays open before one call may try.
     pub cooldown: Duration,
@@ -77,7 +77,8 @@ impl Breaker {
         Self { thresholds, state: State::Closed { failures: VecDeque::new() } }
     }
 
-    /// Asks to send one call. Every permit is reported on once, by [`Self::record`].
+    /// Asks to send one call. Every permit is reported on once, by [`Self::record`]: a probe that was given up too, as
+    /// neutral, for until then nothing else is let through.
     pub fn permit(&mut self, now: Now) -> Permit {
         match self.state {
             State::Closed { .. } => Permit::Pass,
@@ -213,6 +214,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn d_46_five_failures_in_thirty_seconds_open_it_for_ten() {
+        let mut breaker = Breaker::new(Thresholds::DEFAULT);
+        for millis in [0, 7_500, 15_000, 22_500, 30_000] {
+            // The first has left the window when the fifth comes.
+            breaker.record(Now::at_millis(millis), Observed::Failure, false);
+        }
+        assert_eq!(breaker.permit(Now::at_millis(30_000)), Permit::Pass);
+        breaker.record(Now::at_millis(30_001), Observed::Failure, false);
+        let until = Some(Instant::from_millis(40_001));
+        assert_eq!(breaker.permit(Now::at_millis(40_000)), Permit::Refused { until });
+        assert_eq!(breaker.permit(Now::at_millis(40_001)), Permit::Probe);
+    }
+
+    #[test]
+    fn ruling_24_what_tells_nothing_neither_opens_nor_closes_and_frees_the_probe() {
+        let mut breaker = Breaker::new(SMALL);
+        for _ in 0..100 {
+            breaker.record(Now::at_millis(0), Observed::Neutral, false);
+        }
+        assert_eq!(breaker.as_str(), "closed");
+        breaker.record(Now::at_millis(0), Observed::Failure, false);
+        breaker.record(Now::at_millis(0), Observed::Failure, false);
+        assert_eq!(breaker.permit(Now::at_millis(10)), Permit::Probe);
+        breaker.record(Now::at_millis(11), Observed::Neutral, true);
+        assert_eq!(breaker.permit(Now::at_millis(11)), Permit::Probe);
+        breaker.record(Now::at_millis(12), Observed::Success, true);
+        assert_eq!(breaker.as_str(), "closed");
     }
 
     #[test]
