@@ -5,6 +5,8 @@
 
 use core::time::Duration;
 
+pub use super::failure::Failure;
+use super::failure::Remedy;
 use crate::error::Outcome;
 use crate::time::Instant;
 
@@ -12,7 +14,7 @@ use crate::time::Instant;
 /// even a parameter here (G6, D-16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// Changes nothing.
+    /// Changes nothing, or nothing more when it is repeated.
     Read,
     /// Changes something.
     Write,
@@ -61,6 +63,27 @@ pub enum Enforced {
 }
 
 impl Contract {
+    /// What the protocol itself says of a method (RTY-03). Anything else is unknown until the operator says more, a
+    /// `tools/call` above all.
+    pub fn of_method(method: &str) -> Self {
+        let effect = match method {
+            "server/discover"
+            | "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+            | "prompts/get"
+            | "completion/complete"
+            | "tasks/get"
+            | "tasks/cancel"
+            | "tasks/update"
+            | "subscriptions/listen" => Effect::Read,
+            _ => Effect::Unknown,
+        };
+        Self { effect, idempotency: Idempotency::None }
+    }
+
     /// The class of one call: of the contract, and of whether the call carries a key.
     pub const fn class(self, has_key: bool) -> RetryClass {
         match (self.effect, self.idempotency, has_key) {
@@ -93,141 +116,6 @@ impl RetryClass {
             Self::Conditional(Enforced::ByUpstream) => "conditional (upstream key)",
             Self::Conditional(Enforced::ByGateway) => "conditional (gateway key)",
             Self::Unsafe => "unsafe",
-        }
-    }
-}
-
-/// How an attempt failed, as far as it matters (ruling 2, RTY-04, D-37).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Failure {
-    /// Refused on this side: validation, authorization, a full queue, an open breaker, a key mismatch.
-    RefusedHere,
-    /// No connection, or none of its bytes left.
-    NothingLeft,
-    /// -32700, -32600, -32601, or -32602 for missing `_meta`: it was never dispatched.
-    NotDispatched,
-    /// -32022: another version has to be spoken.
-    VersionRefused,
-    /// -32020: headers and body differ; the tool's schema has changed.
-    HeadersRefused,
-    /// A code that the contract names as proof of non-execution (`rejects`).
-    RejectedByContract,
-    /// A legacy session is gone: 404 with a session id.
-    SessionGone,
-    /// 401: no or no valid credentials.
-    Unauthenticated,
-    /// 405, 406, 413, 415 or 431.
-    RefusedByHttp,
-    /// 429 before a stream began.
-    RateLimited,
-    /// 403.
-    Forbidden,
-    /// 400, or 404 without a session.
-    BadRequest,
-    /// -32021: a capability is missing; it may come late.
-    CapabilityMissing,
-    /// Any other JSON-RPC error.
-    ProtocolError,
-    /// 502, 503 or 504.
-    Unavailable,
-    /// Any other 5xx.
-    ServerError,
-    /// The connection broke or the process ended after bytes had left.
-    ConnectionLost,
-    /// The response stream ended without a response.
-    StreamEnded,
-    /// The idle limit was reached.
-    TimedOutIdle,
-    /// The maximum was reached.
-    TimedOutMaximum,
-    /// A result that says `isError`: a completed call (ERR-22).
-    ToolError,
-    /// The next hop's own error, which forbids repeating it and tells the outcome (ruling 9).
-    Declared(Outcome),
-}
-
-/// What a failure says about itself.
-struct Nature {
-    word: &'static str,
-    outcome: Outcome,
-    /// It may pass by itself.
-    transient: bool,
-    /// It can be corrected and sent once more.
-    mendable: bool,
-}
-
-impl Failure {
-    /// All failures, in the order in which reports print them.
-    pub const ALL: [Self; 24] = [
-        Self::RefusedHere,
-        Self::NothingLeft,
-        Self::NotDispatched,
-        Self::VersionRefused,
-        Self::HeadersRefused,
-        Self::RejectedByContract,
-        Self::SessionGone,
-        Self::Unauthenticated,
-        Self::RefusedByHttp,
-        Self::RateLimited,
-        Self::Forbidden,
-        Self::BadRequest,
-        Self::CapabilityMissing,
-        Self::ProtocolError,
-        Self::Unavailable,
-        Self::ServerError,
-        Self::ConnectionLost,
-        Self::StreamEnded,
-        Self::TimedOutIdle,
-        Self::TimedOutMaximum,
-        Self::ToolError,
-        Self::Declared(Outcome::NotExecuted),
-        Self::Declared(Outcome::Executed),
-        Self::Declared(Outcome::Unknown),
-    ];
-
-    const fn nature(self) -> Nature {
-        use Outcome::{Executed, NotExecuted, Unknown};
-        let (word, outcome, transient, mendable) = match self {
-            Self::RefusedHere => ("refused here", NotExecuted, false, false),
-            Self::NothingLeft => ("nothing left", NotExecuted, true, false),
-            Self::NotDispatched => ("not dispatched", NotExecuted, false, false),
-            Self::VersionRefused => ("version refused (-32022)", NotExecuted, false, true),
-            Self::HeadersRefused => ("headers refused (-32020)", NotExecuted, false, true),
-            Self::RejectedByContract => ("rejected by contract", NotExecuted, false, false),
-            Self::SessionGone => ("session gone (404)", NotExecuted, true, false),
-            Self::Unauthenticated => ("unauthenticated (401)", NotExecuted, false, false),
-            Self::RefusedByHttp => ("refused (405, 406, 413, 415, 431)", NotExecuted, false, false),
-            Self::RateLimited => ("rate limited (429)", NotExecuted, true, false),
-            Self::Forbidden => ("forbidden (403)", Unknown, false, false),
-            Self::BadRequest => ("bad request (400, 404)", Unknown, false, false),
-            Self::CapabilityMissing => ("capability missing (-32021)", Unknown, false, false),
-            Self::ProtocolError => ("other JSON-RPC error", Unknown, false, false),
-            Self::Unavailable => ("unavailable (502, 503, 504)", Unknown, true, false),
-            Self::ServerError => ("server error (other 5xx)", Unknown, true, false),
-            Self::ConnectionLost => ("connection lost", Unknown, true, false),
-            Self::StreamEnded => ("stream ended", Unknown, true, false),
-            Self::TimedOutIdle => ("idle limit", Unknown, true, false),
-            Self::TimedOutMaximum => ("maximum limit", Unknown, false, false),
-            Self::ToolError => ("tool error (isError)", Executed, false, false),
-            Self::Declared(NotExecuted) => ("declared not executed", NotExecuted, false, false),
-            Self::Declared(Executed) => ("declared executed", Executed, false, false),
-            Self::Declared(Unknown) => ("declared unknown", Unknown, false, false),
-        };
-        Nature { word, outcome, transient, mendable }
-    }
-
-    /// The words for reports.
-    pub const fn as_str(self) -> &'static str {
-        self.nature().word
-    }
-
-    /// What is known of the effect after this failure alone. An attempt of which nothing left was not executed,
-    /// whatever else happened to it.
-    pub const fn outcome(self, sent: bool) -> Outcome {
-        match (self.nature().outcome, sent) {
-            (Outcome::Executed, _) => Outcome::Executed,
-            (Outcome::Unknown, true) => Outcome::Unknown,
-            (Outcome::NotExecuted, _) | (Outcome::Unknown, false) => Outcome::NotExecuted,
         }
     }
 }
@@ -273,7 +161,7 @@ pub enum Verdict {
     },
     /// Correct what was refused and send it once more.
     Mend,
-    /// It is over.
+    /// It is over; [`Situation::outcome`] says what is known of the effect.
     Stop(Stop),
 }
 
@@ -305,34 +193,43 @@ impl Stop {
     }
 }
 
-/// The one decision about repeating a call.
+impl Situation {
+    /// What is known of the call's effect if it stops here: not executed only if no attempt of it was (ruling 2).
+    pub const fn outcome(&self) -> Outcome {
+        match (self.failure.outcome(self.sent), self.doubtful) {
+            (Outcome::NotExecuted, false) => Outcome::NotExecuted,
+            (Outcome::Executed, _) => Outcome::Executed,
+            (Outcome::NotExecuted, true) | (Outcome::Unknown, _) => Outcome::Unknown,
+        }
+    }
+}
+
+/// The one decision about repeating a call. Whatever is sent again, corrected or not, passes every guard.
 pub fn verdict(situation: &Situation) -> Verdict {
-    let Situation { class, failure, sent, doubtful, .. } = *situation;
-    if situation.cancelled {
+    if situation.cancelled || situation.failure == Failure::Cancelled {
         return Verdict::Stop(Stop::Cancelled);
     }
-    let nature = failure.nature();
-    if nature.mendable {
-        let over = situation.mended || situation.attempts >= situation.max_attempts;
-        return if over { Verdict::Stop(Stop::Final) } else { Verdict::Mend };
-    }
-    if !nature.transient {
-        return Verdict::Stop(Stop::Final);
-    }
-    let unexecuted = failure.outcome(sent) == Outcome::NotExecuted && !doubtful;
-    let may_be_repeated = match class {
-        RetryClass::Safe | RetryClass::Conditional(Enforced::ByUpstream) => true,
-        RetryClass::Conditional(Enforced::ByGateway) | RetryClass::Unsafe => unexecuted,
+    let (again, after) = match situation.failure.remedy() {
+        Remedy::Nothing => return Verdict::Stop(Stop::Final),
+        Remedy::Mend if situation.mended => return Verdict::Stop(Stop::Final),
+        Remedy::Mend => (Verdict::Mend, Duration::ZERO),
+        Remedy::Wait => {
+            let after = situation.backoff.max(situation.retry_after.unwrap_or_default());
+            (Verdict::Retry { after }, after)
+        }
     };
-    if !may_be_repeated {
+    let recognised = match situation.class {
+        RetryClass::Safe | RetryClass::Conditional(Enforced::ByUpstream) => true,
+        RetryClass::Conditional(Enforced::ByGateway) | RetryClass::Unsafe => false,
+    };
+    if !recognised && situation.outcome() != Outcome::NotExecuted {
         return Verdict::Stop(Stop::Doubtful);
     }
     if situation.attempts >= situation.max_attempts {
         return Verdict::Stop(Stop::AttemptsUsed);
     }
-    let after = situation.backoff.max(situation.retry_after.unwrap_or_default());
     let over_at = situation.now.saturating_add(after).saturating_add(situation.estimate);
-    if over_at < situation.deadline { Verdict::Retry { after } } else { Verdict::Stop(Stop::DeadlineTooNear) }
+    if over_at < situation.deadline { again } else { Verdict::Stop(Stop::DeadlineTooNear) }
 }
 
 #[cfg(test)]
@@ -376,6 +273,19 @@ mod tests {
     }
 
     #[test]
+    fn rty_03_what_the_protocol_calls_repeatable_is_safe_and_a_tool_call_is_not() {
+        for method in
+            ["server/discover", "tools/list", "resources/read", "tasks/cancel", "subscriptions/listen"]
+        {
+            assert_eq!(Contract::of_method(method).class(false), RetryClass::Safe, "{method}");
+        }
+        for method in ["tools/call", "Tools/list", "tools/list ", "initialize", "notifications/cancelled", ""]
+        {
+            assert_eq!(Contract::of_method(method).class(false), RetryClass::Unsafe, "{method}");
+        }
+    }
+
+    #[test]
     fn ruling_01_a_doubtful_write_is_sent_again_only_where_the_upstream_enforces_its_key() {
         for failure in
             [Failure::ConnectionLost, Failure::StreamEnded, Failure::TimedOutIdle, Failure::Unavailable]
@@ -397,24 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn ruling_02_what_proves_that_a_call_was_not_executed_and_nothing_else() {
-        use Failure::*;
-        let proof = [
-            RefusedHere,
-            NothingLeft,
-            NotDispatched,
-            VersionRefused,
-            HeadersRefused,
-            RejectedByContract,
-            SessionGone,
-            Unauthenticated,
-            RefusedByHttp,
-            RateLimited,
-            Declared(Outcome::NotExecuted),
-        ];
-        for failure in Failure::ALL {
-            let proven = failure.outcome(true) == Outcome::NotExecuted;
-            assert_eq!(proven, proof.contains(&failure), "{failure:?}");
+    fn i_07_while_anything_is_in_doubt_only_a_read_or_an_upstream_key_is_sent_again() {
+        for class in [RetryClass::Conditional(Enforced::ByGateway), RetryClass::Unsafe] {
+            for failure in Failure::ALL {
+                for (sent, doubtful) in [(true, true), (true, false), (false, true), (false, false)] {
+                    let situation = Situation { sent, doubtful, ..situation(class, failure) };
+                    let stopped = matches!(verdict(&situation), Verdict::Stop(_));
+                    let proven = situation.outcome() == Outcome::NotExecuted;
+                    assert!(!(doubtful && proven), "one proof does not settle an earlier doubt");
+                    assert!(stopped || proven, "{class:?} {failure:?} sent={sent} doubtful={doubtful}");
+                }
+            }
         }
     }
 
@@ -434,6 +337,10 @@ mod tests {
             let first = situation(RetryClass::Unsafe, failure);
             assert_eq!(verdict(&first), Verdict::Mend);
             assert_eq!(verdict(&Situation { mended: true, ..first }), Verdict::Stop(Stop::Final));
+            let last = Situation { max_attempts: 1, ..first };
+            assert_eq!(verdict(&last), Verdict::Stop(Stop::AttemptsUsed));
+            let late = Situation { deadline: first.now.saturating_add(first.estimate), ..first };
+            assert_eq!(verdict(&late), Verdict::Stop(Stop::DeadlineTooNear));
         }
     }
 
@@ -448,5 +355,20 @@ mod tests {
         let edge = Situation { deadline: Instant::from_millis(250), ..limited };
         assert_eq!(verdict(&edge), Verdict::Stop(Stop::DeadlineTooNear));
         assert_eq!(verdict(&Situation { deadline: Instant::from_millis(251), ..limited }), RETRY);
+    }
+
+    #[test]
+    fn ruling_09_an_error_of_the_next_hop_is_repeated_only_where_it_leaves_that_to_us() {
+        for class in RetryClass::ALL {
+            for outcome in [Outcome::NotExecuted, Outcome::Executed, Outcome::Unknown] {
+                let spent = situation(class, Failure::Declared { outcome, retryable: false });
+                assert_eq!(verdict(&spent), Verdict::Stop(Stop::Final));
+            }
+            let untried = Failure::Declared { outcome: Outcome::NotExecuted, retryable: true };
+            assert_eq!(verdict(&situation(class, untried)), RETRY);
+        }
+        let unknown = Failure::Declared { outcome: Outcome::Unknown, retryable: true };
+        assert_eq!(verdict(&situation(RetryClass::Safe, unknown)), RETRY);
+        assert_eq!(verdict(&situation(RetryClass::Unsafe, unknown)), Verdict::Stop(Stop::Doubtful));
     }
 }

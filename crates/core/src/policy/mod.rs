@@ -3,8 +3,10 @@
 pub mod backoff;
 pub mod breaker;
 pub mod classify;
+pub mod failure;
 pub mod table;
 
 pub use backoff::Backoff;
 pub use breaker::Breaker;
-pub use classify::{Contract, Effect, Failure, Idempotency, RetryClass, Situation, Stop, Verdict, verdict};
+pub use classify::{Contract, Effect, Idempotency, RetryClass, Situation, Stop, Verdict, verdict};
+pub use failure::{ErrorAnswer, Failure};

@@ -47,6 +47,6 @@ const fn is_proof(failure: Failure) -> bool {
             | Failure::Unauthenticated
             | Failure::RefusedByHttp
             | Failure::RateLimited
-            | Failure::Declared(steadfast_core::error::Outcome::NotExecuted)
+            | Failure::Declared { outcome: steadfast_core::error::Outcome::NotExecuted, .. }
     )
 }
