@@ -38,7 +38,11 @@ impl AcknowledgedFirst {
                 self.due = self.granted.is_some_and(|granted| granted & change == change).then_some(change);
             }
             // Closed and ended listens are over: a late word is nobody's business.
-            Subscription::Ended { listen, .. } if listen == self.listen => self.listen = 0,
+            Subscription::Ended { listen, .. } | Subscription::Cancelled { listen }
+                if listen == self.listen =>
+            {
+                self.listen = 0;
+            }
             Subscription::Closed => self.listen = 0,
             _ => {}
         }

@@ -13,6 +13,7 @@ pub(super) struct Return {
     granted: Option<u8>,
     was_active: bool,
     losses: u32,
+    listened_at: u64,
     /// The listen that ended last and how, until the next one begins.
     ended: Option<(u64, Ending)>,
     /// Between when the next listen may begin, in nanoseconds, unless the server is used first.
@@ -52,9 +53,13 @@ impl Return {
             Subscription::Used => {
                 self.used_after_graceful_end = matches!(self.ended, Some((_, Ending::Graceful)));
             }
+            Subscription::Cancelled { listen } if self.is_open(listen) => return self.given_up(now, listen),
             Subscription::Closed | Subscription::Refused => self.closed = true,
             Subscription::AtRest { waits: true } if self.closed => {
                 return Err("a closed subscription still waits");
+            }
+            Subscription::AtRest { waits: false } if self.is_open(self.listen) && self.granted.is_none() => {
+                return Err("a listen that is not acknowledged is waited for without a limit");
             }
             _ => {}
         }
@@ -87,6 +92,18 @@ impl Return {
         }
         (self.listen, self.wanted, self.granted) = (listen, filter, None);
         (self.ended, self.window, self.used_after_graceful_end) = (None, None, false);
+        self.listened_at = now;
+        Ok(())
+    }
+
+    /// Without a close, only a listen that is not acknowledged in time is given up, and that is a loss
+    /// (ruling 18).
+    fn given_up(&mut self, now: u64, listen: u64) -> Verdict {
+        if self.granted.is_some() || now != self.listened_at + 10_000 * MS {
+            return Err("a listen was given up that was acknowledged, or still had time to be");
+        }
+        self.ended = Some((listen, Ending::Lost));
+        self.window = Some(self.window_after(now, Ending::Lost));
         Ok(())
     }
 

@@ -131,6 +131,8 @@ bugs! {
         "a return asks to go on after the last event instead of fetching";
     RefetchForgotten, "refetch-forgotten", breaks 21 in "subscription-returns":
         "what was missed while nobody listened is not fetched";
+    SubscriptionDeaf, "subscription-deaf", breaks 21 in "subscription-returns":
+        "a listen that is never acknowledged is waited for without a limit";
     HandleBeforeDurable, "handle-before-durable", breaks 22 in "task-crash":
         "a task's handle is given before the task is durable";
     InputKeyReused, "input-key-reused", breaks 22 in "task":

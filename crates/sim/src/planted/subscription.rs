@@ -21,3 +21,8 @@ pub(crate) fn sends_last_event_id(bug: Option<Bug>) -> bool {
 pub(crate) fn forgets_to_fetch(bug: Option<Bug>) -> bool {
     bug == Some(Bug::RefetchForgotten)
 }
+
+/// Whether the machine is told that its listen has left.
+pub(crate) fn says_sent(bug: Option<Bug>) -> bool {
+    bug != Some(Bug::SubscriptionDeaf)
+}

@@ -47,6 +47,8 @@ struct World {
     /// The listen that ended last.
     ended: u64,
     acknowledged: bool,
+    /// The server will neither acknowledge the listen nor end it.
+    silent: bool,
     left: Limits,
 }
 
@@ -55,6 +57,7 @@ enum Action {
     Acknowledge(u8),
     Notify(u8),
     End(Ending),
+    FallSilent,
     /// The server still says something of the listen that ended last.
     LateNotification,
     LateResult,
@@ -73,6 +76,7 @@ impl World {
             serves: false,
             ended: 0,
             acknowledged: false,
+            silent: false,
             left,
         };
         world.drain(run);
@@ -94,7 +98,7 @@ impl World {
 
     fn enabled(&self) -> Vec<Action> {
         let mut enabled = Vec::with_capacity(12);
-        if self.serves {
+        if self.serves && !self.silent {
             if !self.acknowledged {
                 enabled.extend([Action::Acknowledge(TOOLS | RESOURCE), Action::Acknowledge(TOOLS | PROMPTS)]);
             }
@@ -104,7 +108,7 @@ impl World {
             if self.left.ends > 0 {
                 enabled.extend([Ending::Graceful, Ending::CancelledByServer, Ending::Lost].map(Action::End));
                 if !self.acknowledged {
-                    enabled.push(Action::End(Ending::Refused));
+                    enabled.extend([Action::End(Ending::Refused), Action::FallSilent]);
                 }
             }
         }
@@ -117,9 +121,9 @@ impl World {
         if self.left.closes > 0 {
             enabled.push(Action::Close);
         }
-        // A world that never wakes the holder would end here; one that always does ends with its last listen
-        // open.
-        if self.machine.poll_timeout().is_some() {
+        // A server that is not silent acknowledges in time.
+        let opening = self.serves && !self.acknowledged;
+        if self.machine.poll_timeout().is_some() && (!opening || self.silent) {
             enabled.push(Action::Wake);
         }
         enabled
@@ -145,6 +149,10 @@ impl World {
                 self.left.ends -= 1;
                 (self.serves, self.ended) = (false, listen);
                 self.end(listen, how, run);
+            }
+            Action::FallSilent => {
+                self.left.ends -= 1;
+                self.silent = true;
             }
             Action::LateResult => {
                 self.left.late -= 1;
@@ -211,9 +219,15 @@ impl World {
     fn obey(&mut self, output: Output, run: &mut Run<'_>) {
         let event = match output {
             Output::Listen { listen, filter } => {
-                (self.listen, self.serves, self.acknowledged) = (listen, true, false);
+                (self.listen, self.serves) = (listen, true);
+                (self.acknowledged, self.silent) = (false, false);
                 let last_event_id = listen > 1 && planted::sends_last_event_id(run.bug());
-                Subscription::Listened { listen, filter: bits(&filter.refetch()), last_event_id }
+                let filter = bits(&filter.refetch());
+                self.see(run, Subscription::Listened { listen, filter, last_event_id });
+                if planted::says_sent(run.bug()) {
+                    self.machine.handle(self.now(), Input::Sent { listen });
+                }
+                return;
             }
             Output::Deliver(Change::Resource(_)) => Subscription::Delivered { change: RESOURCE },
             Output::Deliver(Change::Prompts) => Subscription::Delivered { change: PROMPTS },
@@ -222,7 +236,7 @@ impl World {
             Output::Refetch(_) if planted::forgets_to_fetch(run.bug()) => return,
             Output::Refetch(of) => Subscription::Fetched { of: bits(&of) },
             Output::Cancel { listen } => {
-                self.serves = false;
+                (self.serves, self.ended) = (false, listen);
                 Subscription::Cancelled { listen }
             }
             Output::Refused => Subscription::Refused,
