@@ -1,7 +1,8 @@
 //! What one hop speaks: its transport and its era decide how a cancel looks and what a disconnect means.
 
 /// How messages travel on a hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// Newline-framed messages over a byte stream: a child's pipes, a Unix socket, TCP.
     Stdio,
@@ -10,7 +11,8 @@ pub enum Transport {
 }
 
 /// Which half of MCP's history a request belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Era {
     /// 2026-07-28 and later: no handshake, metadata on every request.
     Modern,

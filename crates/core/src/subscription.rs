@@ -17,7 +17,7 @@ use crate::time::{Instant, Now};
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// After a graceful end the holder returns at its next use or within this spread (ruling 20).
-const GRACEFUL: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(300));
+pub const GRACEFUL: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(300));
 
 /// What is listened for (SUB-01).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

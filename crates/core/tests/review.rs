@@ -13,6 +13,8 @@ fn judge(changes: Value) -> Review {
     for (name, value) in changes.as_object().unwrap() {
         operation[name] = value.clone();
     }
+    // Null stands for a line that nobody wrote.
+    operation.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     let operation: Operation = serde_json::from_value(operation).unwrap();
     review(&operation)
 }
@@ -27,11 +29,18 @@ fn d_23_each_refusal_rule_refuses_alone() {
     for (changes, rule) in [
         (json!({ "retry": "on_timeout" }), "retry-on-timeout"),
         (json!({ "ledger": "process_local" }), "process-local-ledger"),
+        (json!({ "ledger": "none" }), "process-local-ledger"),
         (json!({ "boundary": "none" }), "effect-outside-boundary"),
         (json!({ "boundary": "local_transaction" }), "effect-outside-boundary"),
         (json!({ "boundary": "process_lock" }), "effect-outside-boundary"),
         (json!({ "boundary": "process_lock", "remote_effect": false }), "effect-outside-boundary"),
+        (json!({ "boundary": "none", "remote_effect": false }), "effect-outside-boundary"),
+        (json!({ "boundary": "local_transaction", "remote_effect": null }), "effect-outside-boundary"),
+        (json!({ "idempotency": "gateway" }), "effect-outside-boundary"),
+        (json!({ "idempotency": null }), "effect-outside-boundary"),
+        (json!({ "key": null }), "effect-outside-boundary"),
         (json!({ "results": "aliased" }), "aliased-results"),
+        (json!({ "results": null }), "aliased-results"),
         (json!({ "queue": null }), "queue-capacity"),
         (json!({ "queue": { "items": 1, "bytes": 10 } }), "queue-capacity"),
         (json!({ "queue": { "items": 9, "bytes": 0 } }), "queue-capacity"),
@@ -46,7 +55,10 @@ fn d_23_each_refusal_rule_refuses_alone() {
     for fine in [
         json!({ "boundary": "outbox" }),
         json!({ "boundary": "local_transaction", "remote_effect": false }),
-        json!({ "effect": "read", "boundary": "none", "ledger": "none" }),
+        json!({ "idempotency": null, "boundary": "outbox" }),
+        json!({ "effect": "read", "boundary": "none", "ledger": "none", "results": null }),
+        // A write without a key claims nothing about a second attempt, and gets none.
+        json!({ "key": null, "boundary": "none", "remote_effect": false, "ledger": "none", "results": null }),
         json!({ "task": "intent" }),
     ] {
         assert!(judge(fine.clone()).production_ready, "{fine}");
@@ -63,6 +75,7 @@ fn d_23_class_plan_and_fixtures_follow_from_the_description() {
     );
     assert_eq!(of.reconnect_plan.reconcile, ["reserve"]);
     assert_eq!(of.reconnect_plan.backoff_ms, [250, 500, 1000, 2000, 4000, 8000]);
+    assert_eq!(of.reconnect_plan.after_graceful_end_ms, [8_000, 300_000]);
     assert!(!of.reconnect_plan.last_event_id);
     assert_eq!(of.fixtures.len(), 13);
 
@@ -70,15 +83,41 @@ fn d_23_class_plan_and_fixtures_follow_from_the_description() {
     assert_eq!((read.retry_class, read.fixtures.len()), ("safe", 5));
     assert_eq!(read.reconnect_plan.reconcile, [""; 0]);
     assert_eq!(judge(json!({ "key": null })).retry_class, "unsafe");
+    assert_eq!(judge(json!({ "idempotency": null })).retry_class, "conditional (gateway key)", "ruling 15");
 }
 
 #[test]
-fn a_mistyped_description_is_refused() {
-    for wrong in [
-        r#"{"name":"x"}"#,
-        r#"{"name":"x","transport":"pigeon","era":"modern","effect":"read","idle_timeout_ms":1,"max_timeout_ms":1}"#,
-        r#"{"name":"x","transport":"http","era":"modern","effect":"read","idle_timeout_ms":1,"max_timeout_ms":1,"color":1}"#,
+fn d_23_the_examples_are_judged_as_their_names_say() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/operations");
+    let mut judged = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let operation: Operation = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let refusals: Vec<_> = review(&operation).refusals.iter().map(|refusal| refusal.rule).collect();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        match name.strip_prefix("refused") {
+            None => assert_eq!(refusals, [""; 0], "{name}"),
+            Some("") => assert_eq!(refusals.len(), 6, "{name}: {refusals:?}"),
+            Some(rule) => assert_eq!(refusals, [&rule[1..]], "{name}"),
+        }
+        judged += 1;
+    }
+    assert_eq!(judged, 8);
+}
+
+#[test]
+fn d_23_a_mistyped_description_is_refused_by_a_sentence_that_names_the_place() {
+    for (line, named) in [
+        ("", "missing field `transport`"),
+        (r#""transport":"pigeon","#, "unknown variant `pigeon`, expected `stdio` or `http`"),
+        (r#""transport":"http","color":1,"#, "unknown field `color`"),
+        (r#""transport":"http","queue":{"items":8},"#, "missing field `bytes`"),
+        (r#""transport":"http","idempotency":"me","#, "expected one of `none`, `gateway`, `upstream`"),
     ] {
-        assert!(serde_json::from_str::<Operation>(wrong).is_err(), "{wrong}");
+        let text = format!(
+            r#"{{"name":"x",{line}"era":"modern","effect":"read","idle_timeout_ms":1,"max_timeout_ms":1}}"#
+        );
+        let error = serde_json::from_str::<Operation>(&text).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
     }
 }

@@ -12,7 +12,8 @@ use crate::time::Instant;
 
 /// What an operation does, by the operator's word. Annotations of a server are hints of an untrusted party and are not
 /// even a parameter here (G6, D-16).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// Changes nothing, or nothing more when it is repeated.
     Read,
@@ -23,7 +24,8 @@ pub enum Effect {
 }
 
 /// Who enforces an operation's key, by the operator's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Idempotency {
     /// Nobody.
     None,
