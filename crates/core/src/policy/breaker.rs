@@ -3,7 +3,47 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use super::classify::Effect;
+use super::failure::Failure;
 use crate::time::{Instant, Now};
+
+/// Calls to one server that share a breaker within a tenant: where writes fail, reads may still be served (D-46).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Asks for one thing, or calls a tool that changes nothing.
+    Read,
+    /// May change something.
+    Write,
+    /// Asks what there is.
+    List,
+}
+
+impl Class {
+    /// The class of a request; `effect` is its contract's.
+    pub fn of(method: &str, effect: Effect) -> Self {
+        match (method, effect) {
+            (
+                "server/discover"
+                | "tools/list"
+                | "prompts/list"
+                | "resources/list"
+                | "resources/templates/list",
+                _,
+            ) => Self::List,
+            (_, Effect::Read) => Self::Read,
+            (_, Effect::Write | Effect::Unknown) => Self::Write,
+        }
+    }
+
+    /// The word for reports: `read`, `write` or `list`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::List => "list",
+        }
+    }
+}
 
 /// How many failures in which time open the breaker, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,12 +65,48 @@ impl Thresholds {
 /// How a call that was let through ended, as far as it tells of the server's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Observed {
-    /// The server answered.
+    /// The server answered, be it with an error of its own.
     Success,
     /// A transport error, a 5xx or a timeout.
     Failure,
-    /// Says nothing of the server's health: a caller's cancel, 401, 403, 429, and errors the server answers with.
+    /// Says nothing of the server's health: a caller's cancel, what was refused here, and what something before the
+    /// server may have said.
     Neutral,
+}
+
+impl Observed {
+    /// What a failed attempt tells (ruling 24). A call that the server completed with an error, or answered with a
+    /// JSON-RPC error, did not fail (ERR-22): it shows that the server lives, else a probe with a wrong argument would
+    /// keep a healthy server closed off. A bare HTTP refusal may come from a proxy before a dead one and tells nothing.
+    pub const fn of(failure: Failure) -> Self {
+        match failure {
+            Failure::NotDispatched
+            | Failure::VersionRefused
+            | Failure::HeadersRefused
+            | Failure::RejectedByContract
+            | Failure::CapabilityMissing
+            | Failure::ProtocolError
+            | Failure::ToolError => Self::Success,
+            Failure::NothingLeft
+            | Failure::Unavailable
+            | Failure::ServerError
+            | Failure::ConnectionLost
+            | Failure::StreamEnded
+            | Failure::Unreadable
+            | Failure::TimedOutIdle
+            | Failure::TimedOutMaximum => Self::Failure,
+            Failure::RefusedHere
+            | Failure::SessionGone
+            | Failure::Unauthenticated
+            | Failure::RefusedByHttp
+            | Failure::RateLimited
+            | Failure::Forbidden
+            | Failure::OtherStatus
+            | Failure::Cancelled
+            // The next hop guards its own server by its own breaker.
+            | Failure::Declared { .. } => Self::Neutral,
+        }
+    }
 }
 
 /// Whether a call may be sent.
@@ -47,7 +123,7 @@ pub enum Permit {
     },
 }
 
-/// The breaker of one server, tenant and operation class.
+/// The breaker of one server, tenant and [`Class`].
 ///
 /// | state | asked | success | failure | neutral |
 /// |---|---|---|---|---|
@@ -244,6 +320,54 @@ mod tests {
         assert_eq!(breaker.permit(Now::at_millis(11)), Permit::Probe);
         breaker.record(Now::at_millis(12), Observed::Success, true);
         assert_eq!(breaker.as_str(), "closed");
+    }
+
+    #[test]
+    fn ruling_24_transport_errors_5xx_and_timeouts_count_and_nothing_else() {
+        use Failure::*;
+        let counted = [
+            NothingLeft,
+            Unavailable,
+            ServerError,
+            ConnectionLost,
+            StreamEnded,
+            Unreadable,
+            TimedOutIdle,
+            TimedOutMaximum,
+        ];
+        for failure in Failure::ALL {
+            let counts = Observed::of(failure) == Observed::Failure;
+            assert_eq!(counts, counted.contains(&failure), "{failure:?}");
+        }
+        for neutral in [Cancelled, Unauthenticated, Forbidden, RateLimited] {
+            assert_eq!(Observed::of(neutral), Observed::Neutral, "{neutral:?}");
+        }
+    }
+
+    #[test]
+    fn err_22_a_probe_that_a_tool_answers_with_an_error_closes_the_breaker() {
+        for failure in [Failure::ToolError, Failure::ProtocolError] {
+            let mut breaker = Breaker::new(SMALL);
+            breaker.record(Now::at_millis(0), Observed::Failure, false);
+            breaker.record(Now::at_millis(0), Observed::Failure, false);
+            assert_eq!(breaker.permit(Now::at_millis(10)), Permit::Probe);
+            breaker.record(Now::at_millis(11), Observed::of(failure), true);
+            assert_eq!(breaker.as_str(), "closed", "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn ruling_24_reads_writes_and_lists_have_a_breaker_each() {
+        for (method, effect, class) in [
+            ("tools/call", Effect::Read, Class::Read),
+            ("tools/call", Effect::Write, Class::Write),
+            ("tools/call", Effect::Unknown, Class::Write),
+            ("tools/list", Effect::Read, Class::List),
+            ("resources/read", Effect::Read, Class::Read),
+            ("x/unknown", Effect::Unknown, Class::Write),
+        ] {
+            assert_eq!(Class::of(method, effect), class, "{method} {effect:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::classify::{Failure, RetryClass, Situation, Stop, Verdict, verdict};
+use crate::error::Outcome;
+use crate::ledger::State;
 use crate::time::Instant;
 
 /// One row.
@@ -25,6 +27,8 @@ pub struct Row {
     pub verdict: &'static str,
     /// What is known of the effect if it stops here.
     pub outcome: &'static str,
+    /// How the record is settled then, if the call has one: `committed`, `rejected` or `unknown` (ruling 2).
+    pub record: &'static str,
 }
 
 /// The rows of one class: every failure, cancelled or not, sent or not, deadline and attempts left or not.
@@ -58,6 +62,7 @@ pub fn rows(class: RetryClass) -> Vec<Row> {
                 attempts_left,
                 verdict: word(verdict(&situation)),
                 outcome: situation.outcome().as_str(),
+                record: settled(situation.outcome()),
             });
         }
     }
@@ -70,6 +75,14 @@ pub fn summary(class: RetryClass) -> Vec<Row> {
     let mut rows = rows(class);
     rows.retain(|row| row.sent && !row.cancelled && row.deadline_fits && row.attempts_left);
     rows
+}
+
+const fn settled(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotExecuted => State::<()>::Rejected.as_str(),
+        Outcome::Executed => State::Committed { answer: () }.as_str(),
+        Outcome::Unknown => State::<()>::Unknown.as_str(),
+    }
 }
 
 const fn word(verdict: Verdict) -> &'static str {
@@ -100,6 +113,12 @@ mod tests {
                 assert!(!again || !row.cancelled, "none after a cancel: {row:?}");
                 assert!(!again || row.attempts_left, "none beyond the attempts: {row:?}");
                 assert!(!again || row.deadline_fits, "none beyond the deadline: {row:?}");
+                let settled =
+                    [("not_executed", "rejected"), ("executed", "committed"), ("unknown", "unknown")];
+                assert!(
+                    settled.contains(&(row.outcome, row.record)),
+                    "the record says what is known: {row:?}"
+                );
                 let alone = class == RetryClass::Unsafe || row.class == "conditional (gateway key)";
                 assert!(!(again && alone && row.outcome != "not_executed"), "no second effect: {row:?}");
             }
