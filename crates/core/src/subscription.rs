@@ -433,7 +433,7 @@ impl Subscription {
                 self.outputs.push_back(Output::Refused);
             }
             (State::Opening { .. }, End::Result | End::Cancelled | End::Lost) => self.wait(now, end),
-            (State::Active { granted }, _) => {
+            (State::Active { granted }, End::Result | End::Cancelled | End::Lost | End::Refused) => {
                 let stale = granted.refetch();
                 if !stale.is_empty() {
                     self.outputs.push_back(Output::Stale(stale));
@@ -444,7 +444,10 @@ impl Subscription {
                 self.attempt = self.attempt.saturating_sub(1);
                 self.wait(now, end);
             }
-            (State::Waiting { .. } | State::Closed, _) => self.ignore(Ignored::OldListen),
+            (State::Waiting { graceful: true, .. } | State::Closed, End::Result)
+            | (State::Waiting { .. } | State::Closed, End::Cancelled | End::Lost | End::Refused) => {
+                self.ignore(Ignored::OldListen);
+            }
         }
     }
 
