@@ -4,10 +4,13 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast::client::{Client, Command, Ended, RequestOptions};
 use steadfast::core::exchange::requester::End;
 use steadfast::core::exchange::{Clock, Limits, Progress, Reply};
+use steadfast::core::ijson::Document;
+use steadfast::core::object::{self, Members};
 use steadfast::core::units;
 use tokio_util::sync::CancellationToken;
 
@@ -50,20 +53,24 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Some(tool) = words.next() else {
         return Err(Failure::new(Code::Usage, "no tool is named; write steadfast call URL TOOL [JSON]"));
     };
-    let arguments: Value = match words.next() {
-        None => json!({}),
-        Some(text) => serde_json::from_str(text).ok().filter(Value::is_object).ok_or_else(|| {
-            Failure::new(Code::Usage, "the arguments are not a JSON object; write '{\"name\":1}'")
-        })?,
-    };
+    // As it was typed: a number keeps its digits, and a member that stands twice is for the guard to refuse.
+    let arguments = words.next().map_or("{}", String::as_str);
+    let guarded = Document::parse(arguments.as_bytes())
+        .map_err(|fault| Failure::new(Code::Usage, format!("the arguments cannot be sent: {fault}")))?;
+    if !guarded.is_object() {
+        return Err(Failure::new(Code::Usage, "the arguments are not a JSON object; write '{\"name\":1}'"));
+    }
     if words.next().is_some() {
         return Err(Failure::new(Code::Usage, "too many words; a COMMAND stands behind --"));
     }
-    let mut params = json!({ "name": tool, "arguments": arguments });
+    let mut params = Members::default();
+    params.set("name", object::string(tool));
+    params.set("arguments", arguments);
     if let Some(key) = &args.key {
-        params["_meta"] = json!({ "steadfast/idempotencyKey": key });
+        params.set("_meta", json!({ "steadfast/idempotencyKey": key }).to_string());
     }
-    tokio::runtime::Runtime::new()?.block_on(async {
+    let params = params.to_json();
+    crate::exit::run_async(async {
         let client = match (url, args.command.split_first()) {
             (Some(url), _) => Client::http(url)?,
             (None, Some((program, rest))) => Client::spawn(&Command {
@@ -96,7 +103,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             cancel,
             ..RequestOptions::default()
         };
-        let ended = client.request("tools/call", &params.to_string(), options).await?;
+        let ended = client.request("tools/call", &params, options).await?;
         if shown {
             eprint!("\r\x1b[K");
         }
@@ -118,15 +125,9 @@ fn show(progress: &Progress) {
 
 fn print(ended: &Ended, limits: Limits, progress_events: usize, as_json: bool) -> Outcome {
     let (word, code) = match &ended.end {
-        End::Answered(Reply::Result(raw)) => {
-            let failed = serde_json::from_slice::<Value>(raw).is_ok_and(|result| result["isError"] == true);
-            if failed { ("tool_error", Some(Code::Negative)) } else { ("completed", None) }
-        }
-        End::Answered(Reply::Error(_)) => ("failed", Some(Code::Protocol)),
+        End::Answered(reply) => classify(reply),
         End::Cancelled => ("cancelled", Some(Code::Cancelled)),
-        End::TimedOut(clock) if ended.sent => {
-            (if clock.as_str() == "idle" { "timed_out_idle" } else { "timed_out_max" }, Some(Code::TimedOut))
-        }
+        End::TimedOut(clock) if ended.sent => (timed_out(clock.as_str()), Some(Code::TimedOut)),
         End::TimedOut(_) => ("not_executed", Some(Code::NotExecuted)),
         End::Lost | End::CancelledByPeer if ended.sent => ("unknown", Some(Code::Unknown)),
         End::Lost | End::CancelledByPeer => ("not_executed", Some(Code::NotExecuted)),
@@ -183,4 +184,30 @@ fn told(ended: &Ended, limits: Limits) -> String {
         "nothing was sent, so nothing was executed"
     };
     format!("{what}; {effect}")
+}
+
+/// What an answer says: also that a gateway on the way could not get one, and what is known then (ruling 9).
+fn classify(reply: &Reply<Bytes>) -> (&'static str, Option<Code>) {
+    let (raw, holder) = match reply {
+        Reply::Result(raw) => (raw, "_meta"),
+        Reply::Error(raw) => (raw, "data"),
+    };
+    let value: Value = serde_json::from_slice(raw).unwrap_or_default();
+    let own = &value[holder]["steadfast/error"];
+    match (own["category"].as_str(), own["outcome"].as_str()) {
+        (_, Some("not_executed")) => ("not_executed", Some(Code::NotExecuted)),
+        (Some("deadline"), Some("unknown")) => {
+            (timed_out(own["clock"].as_str().unwrap_or_default()), Some(Code::TimedOut))
+        }
+        (_, Some("unknown")) => ("unknown", Some(Code::Unknown)),
+        _ => match reply {
+            Reply::Result(_) if value["isError"] == true => ("tool_error", Some(Code::Negative)),
+            Reply::Result(_) => ("completed", None),
+            Reply::Error(_) => ("failed", Some(Code::Protocol)),
+        },
+    }
+}
+
+fn timed_out(clock: &str) -> &'static str {
+    if clock == "idle" { "timed_out_idle" } else { "timed_out_max" }
 }

@@ -79,3 +79,11 @@ pub(crate) async fn asked_to_end() {
         _ = terminated => {}
     }
 }
+
+/// Runs a command's async part. What still blocks then, as a read of stdin does, does not hold up the end.
+pub(crate) fn run_async(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
+}

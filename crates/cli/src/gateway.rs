@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if http.is_none() && !stdio {
         return Err(Failure::new(Code::Usage, "the gateway has no host side; give --http ADDR or --stdio"));
     }
-    tokio::runtime::Runtime::new()?.block_on(async {
+    crate::exit::run_async(async {
         let mut servers = config.servers.iter();
         let Some((name, server)) = servers.next() else {
             return Err(Failure::new(Code::Usage, "the configuration names no server; add one"));

@@ -35,14 +35,17 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let ledger = Arc::new(Ledger::open(path, steadfast_store::Options::default())?);
     let service = Arc::new(steadfast_shop::server(ledger)?);
-    tokio::runtime::Runtime::new()?.block_on(async {
+    crate::exit::run_async(async {
         if let Some(address) = &args.http {
             let listener = server::http::Listener::bind(address).await?;
             eprintln!("steadfast: listening on http://{}/mcp", listener.address());
             listener.serve("/mcp", service, Options::default(), crate::exit::asked_to_end()).await?;
         } else {
-            server::stdio::serve(tokio::io::stdin(), tokio::io::stdout(), service, Options::default())
-                .await?;
+            let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+            tokio::select! {
+                ended = server::stdio::serve(stdin, stdout, service, Options::default()) => ended?,
+                () = crate::exit::asked_to_end() => {}
+            }
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -182,6 +182,8 @@ fn errors_are_one_sentence_and_have_their_exit_code() {
         (vec!["call", "http://127.0.0.1:1/mcp", "echo"], 4, "no connection"),
         (vec!["call", "ftp://x/mcp", "echo"], 2, "http://HOST"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", "[]"], 2, "JSON object"),
+        (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":1,"a":2}"#], 2, "occurs twice"),
+        (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":9007199254740993}"#], 2, "/a"),
         (vec!["call", "echo", "{}", "--", "/no/such/program"], 2, "/no/such/program"),
         (vec!["gateway", "--config", "/no/such/file.toml", "--stdio"], 2, "/no/such/file.toml"),
         (vec!["gateway", "--config", bad, "--stdio"], 2, "colour"),

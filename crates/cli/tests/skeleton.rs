@@ -203,3 +203,44 @@ async fn g3_both_clocks_end_a_call_and_say_which_one() {
     }
     client.close(Duration::from_secs(60)).await.unwrap();
 }
+
+/// A terminal's Ctrl-C goes to the whole group: the server must not die of it, but hear a cancel.
+#[test]
+fn can_03_ctrl_c_on_a_terminal_reaches_the_tool_as_a_cancel() {
+    use std::os::unix::process::CommandExt;
+    let folder = tempfile::tempdir().unwrap();
+    let stderr = folder.path().join("stderr");
+    let mut call = std::process::Command::new(STEADFAST)
+        .args(["call", "slow", r#"{"steps":100000,"step_ms":10}"#, "--", STEADFAST, "serve", "--stdio"])
+        .process_group(0)
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&stderr).unwrap())
+        .spawn()
+        .unwrap();
+    wait_for(&stderr, "slow began", &mut call);
+    let group = format!("-{}", call.id());
+    assert!(std::process::Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    assert_eq!(call.wait().unwrap().code(), Some(130));
+    assert!(fs::read_to_string(&stderr).unwrap().contains("slow was cancelled"));
+}
+
+/// What a gateway knows of a call is what its caller's exit code says (ruling 9); a dead server is told at once.
+#[test]
+fn ruling_09_the_outcome_survives_the_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    for (script, code) in [("cat >/dev/null", 6), ("read line; exit 3", 5), ("exit 0", 4)] {
+        let config = config(
+            folder.path(),
+            &format!(
+                "command = 'sh'\nargs = ['-c', '{script}']\n\
+             [defaults]\nidle_timeout = '2s'\nmax_timeout = '4s'"
+            ),
+        );
+        let mut call = std::process::Command::new(STEADFAST);
+        call.args(["call", "t", "--", STEADFAST, "gateway", "--stdio", "--config"]).arg(&config);
+        let status = call.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        // A server that ends at once may be asked before its end is seen; then the call is lost, and unknown.
+        let fine = status.code() == Some(code) || (code == 4 && status.code() == Some(5));
+        assert!(fine, "{script}: {status:?}");
+    }
+}

@@ -26,6 +26,7 @@ pub(crate) fn add(tools: Tools) -> Tools {
                 let Call { arguments, context, .. } = call;
                 let steps = number(&arguments, "steps", 10);
                 let step = Duration::from_millis(number(&arguments, "step_ms", 100));
+                eprintln!("shop: slow began");
                 for done in 1..=steps {
                     tokio::select! {
                         () = tokio::time::sleep(step) => {}

@@ -45,6 +45,7 @@ pub(super) async fn request(
     spec: Spec,
     mut leg: Leg,
     cancel: CancellationToken,
+    closing: CancellationToken,
     mut on_progress: Box<dyn FnMut(Progress) + Send>,
 ) -> Ended {
     let mut exchange = Requester::start(clock.now(), spec);
@@ -85,6 +86,10 @@ pub(super) async fn request(
             () = cancel.cancelled(), if !cancel_seen => {
                 cancel_seen = true;
                 Input::Cancel { reason: None }
+            }
+            () = closing.cancelled(), if !cancel_seen => {
+                cancel_seen = true;
+                Input::Cancel { reason: Some("the client is closing".into()) }
             }
             () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
         };

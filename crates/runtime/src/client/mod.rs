@@ -28,6 +28,7 @@ pub struct Client {
     clock: Clock,
     link: Link,
     next_id: AtomicI64,
+    closing: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -118,7 +119,7 @@ impl Client {
     }
 
     fn over(link: Link) -> Self {
-        Self { clock: Clock::start(), link, next_id: AtomicI64::new(1) }
+        Self { clock: Clock::start(), link, next_id: AtomicI64::new(1), closing: CancellationToken::new() }
     }
 
     /// Sends one request and waits for its end. `params` is a JSON object; its members leave as they are, but for
@@ -159,7 +160,7 @@ impl Client {
         };
         let on_progress = on_progress.unwrap_or_else(|| Box::new(|_| {}));
         let id = spec.id.clone();
-        let ended = drive::request(self.clock, spec, leg, cancel, on_progress).await;
+        let ended = drive::request(self.clock, spec, leg, cancel, self.closing.clone(), on_progress).await;
         if let Link::Stdio(connection) = &self.link {
             connection.forget(&id);
         }
@@ -167,11 +168,12 @@ impl Client {
     }
 
     /// Ends the connection: what is still queued is written, a child's stdin is closed, it is given `grace` to exit,
-    /// and then killed. Requests that are still running end as lost.
+    /// and then killed. Requests that are still running are cancelled, and the server is told so.
     ///
     /// # Errors
     /// What the system says of the child, if it cannot be waited for.
     pub async fn close(&self, grace: Duration) -> std::io::Result<Option<ExitStatus>> {
+        self.closing.cancel();
         match &self.link {
             Link::Stdio(connection) => connection.close(grace).await.map(Some),
             Link::Http(_) => Ok(None),

@@ -28,6 +28,7 @@ const WRITE_QUEUE: usize = 64;
 const EVENT_QUEUE: usize = 64;
 
 type Table = Arc<Mutex<InFlight<mpsc::Sender<Heard>>>>;
+type Writer = Arc<Mutex<Option<mpsc::Sender<Bytes>>>>;
 
 /// What to start: no shell, the arguments as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +46,9 @@ pub struct Command {
 #[derive(Debug)]
 pub(super) struct Connection {
     child: tokio::sync::Mutex<Child>,
-    /// Gone once the connection is closing: with the last sender the child's stdin closes.
-    writer: Mutex<Option<mpsc::Sender<Bytes>>>,
+    /// Gone once the connection is closing or the child has closed its stdout: nothing sent then could be answered. With
+    /// the last sender the child's stdin closes.
+    writer: Writer,
     table: Table,
 }
 
@@ -58,6 +60,9 @@ impl Connection {
             start.current_dir(cwd);
         }
         start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+        // A group of its own: a terminal's Ctrl-C is ours to translate into a cancel, and not the child's to die of.
+        #[cfg(unix)]
+        start.process_group(0);
         let spawn_error =
             |source| ClientError::Spawn { command: command.program.to_string_lossy().into_owned(), source };
         let mut child = start.spawn().map_err(spawn_error)?;
@@ -67,8 +72,9 @@ impl Connection {
         let (writer, lines) = mpsc::channel(WRITE_QUEUE);
         let table = Table::new(Mutex::new(InFlight::new(Hop::ALL[0])));
         tokio::spawn(write(stdin, lines));
-        tokio::spawn(read(stdout, Arc::clone(&table)));
-        Ok(Self { child: child.into(), writer: Mutex::new(Some(writer)), table })
+        let writer = Writer::new(Mutex::new(Some(writer)));
+        tokio::spawn(read(stdout, Arc::clone(&table), Arc::clone(&writer)));
+        Ok(Self { child: child.into(), writer, table })
     }
 
     pub(super) fn leg(&self, spec: &Spec, method: &str, params: &str) -> Leg {
@@ -126,7 +132,7 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Bytes>) {
 }
 
 /// Reads until the child closes its stdout, then lets every pending request end as lost, once (I-26).
-async fn read(stdout: ChildStdout, table: Table) {
+async fn read(stdout: ChildStdout, table: Table, writer: Writer) {
     let mut lines = lines::Reader::new(stdout, MAX_MESSAGE_BYTES);
     while let Ok(Some(line)) = lines.next().await {
         match line {
@@ -135,6 +141,8 @@ async fn read(stdout: ChildStdout, table: Table) {
             Line::Noise(_) | Line::Blank | Line::TooLong { .. } | Line::Unfinished { .. } => {}
         }
     }
+    // A leg enters the table before it takes the writer, so in this order none is left waiting in between.
+    drop(writer.lock().unwrap_or_else(PoisonError::into_inner).take());
     drop(lock(&table).drain());
 }
 

@@ -16,7 +16,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Frame;
-use steadfast_core::envelope;
+use steadfast_core::envelope::{self, Message};
+use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Hop, Transport};
 use steadfast_core::sse::encode;
 use tokio::net::TcpListener;
@@ -156,7 +157,7 @@ impl Endpoint {
         // From here on the loss of this connection is a cancel, whatever form the answer will take (CAN-19).
         let presence = Presence { to_exchange };
         match tokio::time::timeout(GRACE, outlets.next()).await {
-            Ok(Some(Next::Final(message))) => Ok(single(&message)),
+            Ok(Some(Next::Final(message))) => Ok((status_of(&message), single(&message)).into_response()),
             Ok(first) => Ok(stream(first, outlets, presence)),
             Err(_) => Ok(stream(Some(Next::KeepAlive), outlets, presence)),
         }
@@ -222,15 +223,34 @@ fn stream(first: Option<Next>, outlets: Outlets, presence: Presence) -> Response
     response
 }
 
-/// A single JSON answer; its status follows from what it says (table STATUS).
+/// The status of an answer follows from what it says, whoever said it (table STATUS).
+fn status_of(message: &[u8]) -> StatusCode {
+    match envelope::parse(message) {
+        Ok(Message::Response { reply: Reply::Error(error), .. }) => {
+            envelope::error_object_of(error.get()).map_or(StatusCode::OK, |error| status_of_code(error.code))
+        }
+        _ => StatusCode::OK,
+    }
+}
+
+/// The status of a JSON-RPC error. -32602 has two: for missing metadata, which is refused before this, it is 400.
+const fn status_of_code(code: i64) -> StatusCode {
+    match code {
+        -32601 => StatusCode::NOT_FOUND,
+        -32700 | -32600 | -32020 | -32021 | -32022 => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// A single JSON answer.
 fn single(message: &Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], message.clone()).into_response()
 }
 
 fn refuse(refusal: &Refusal) -> Box<Response> {
-    let status = match refusal.code {
-        -32601 => StatusCode::NOT_FOUND,
-        _ => StatusCode::BAD_REQUEST,
+    let status = match status_of_code(refusal.code) {
+        StatusCode::OK => StatusCode::BAD_REQUEST,
+        status => status,
     };
     Box::new((status, single(&refusal.to_message())).into_response())
 }
