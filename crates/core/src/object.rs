@@ -3,7 +3,7 @@
 //! A gateway must change a few members (`name`, `_meta`, `progressToken`) and may not touch the others: numbers,
 //! unknown members and unknown `_meta` keys leave as they came (MSG-25, MSG-26).
 
-use alloc::borrow::Cow;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -79,6 +79,19 @@ impl<'a> Members<'a> {
         self.0.retain(|(known, _)| known != name);
     }
 
+    /// Changes a member that is an object, or makes it one if there is none; its other members keep their bytes.
+    ///
+    /// # Errors
+    /// The member is there and no object; nothing is changed then.
+    pub fn edit(&mut self, name: &str, change: impl FnOnce(&mut Members<'_>)) -> Result<(), NotAnObject> {
+        let inner = self.get(name).unwrap_or("{}").to_owned();
+        let mut inner = Members::parse(&inner)?;
+        change(&mut inner);
+        let inner = inner.to_json();
+        self.set(name, inner);
+        Ok(())
+    }
+
     /// The object as JSON text.
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");
@@ -132,6 +145,15 @@ mod tests {
         let object = |members: usize| alloc::format!("{{{}\"\":1}}", "\"\":1,".repeat(members - 1));
         assert!(Members::parse(&object(MAX_MEMBERS)).is_ok());
         assert_eq!(Members::parse(&object(MAX_MEMBERS + 1)), Err(NotAnObject));
+    }
+
+    #[test]
+    fn msg_25_an_inner_object_is_edited_in_place_or_made() {
+        let mut members = Members::parse(r#"{"_meta":{"k":1.0},"n":1}"#).unwrap();
+        members.edit("_meta", |meta| meta.set("l", "2")).unwrap();
+        members.edit("new", |_| {}).unwrap();
+        assert_eq!(members.edit("n", |_| {}), Err(NotAnObject));
+        assert_eq!(members.to_json(), r#"{"_meta":{"k":1.0,"l":2},"n":1,"new":{}}"#);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast_core::envelope::{self, Message};
+use steadfast_core::envelope::{self, Message, Params};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::{Clock, Reply};
 use steadfast_core::ids::{ProgressToken, RequestId};
@@ -33,24 +33,22 @@ pub const OWN_ERROR_CODE: i64 = -31_000;
 /// `params`, or its `_meta`, is not a JSON object.
 pub fn params_with_meta(params: &str, token: Option<&ProgressToken>) -> Result<String, NotAnObject> {
     let mut params = Members::parse(params)?;
-    let meta = params.get("_meta").unwrap_or("{}").to_owned();
-    let mut meta = Members::parse(&meta)?;
-    meta.set(META_VERSION, object::string(MODERN_VERSION));
-    if meta.get(META_CAPABILITIES).is_none() {
-        meta.set(META_CAPABILITIES, "{}");
-    }
-    if meta.get(META_CLIENT).is_none() {
-        meta.set(
-            META_CLIENT,
-            json!({ "name": "steadfast", "version": env!("CARGO_PKG_VERSION") }).to_string(),
-        );
-    }
-    match token {
-        Some(token) => meta.set("progressToken", token.to_json()),
-        None => meta.remove("progressToken"),
-    }
-    let meta = meta.to_json();
-    params.set("_meta", meta);
+    params.edit("_meta", |meta| {
+        meta.set(META_VERSION, object::string(MODERN_VERSION));
+        if meta.get(META_CAPABILITIES).is_none() {
+            meta.set(META_CAPABILITIES, "{}");
+        }
+        if meta.get(META_CLIENT).is_none() {
+            meta.set(
+                META_CLIENT,
+                json!({ "name": "steadfast", "version": env!("CARGO_PKG_VERSION") }).to_string(),
+            );
+        }
+        match token {
+            Some(token) => meta.set("progressToken", token.to_json()),
+            None => meta.remove("progressToken"),
+        }
+    })?;
     Ok(params.to_json())
 }
 
@@ -80,14 +78,20 @@ pub(crate) fn mirror_headers(method: &str, params: &str) -> Vec<(&'static str, S
     let mut headers =
         vec![("mcp-protocol-version", MODERN_VERSION.to_owned()), ("mcp-method", encode_header(method))];
     let params = envelope::params_of(params).unwrap_or_default();
-    let name = match method {
-        "tools/call" | "prompts/get" => params.name,
-        "resources/read" => params.uri,
-        "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id,
-        _ => None,
-    };
-    headers.extend(name.map(|name| ("mcp-name", encode_header(&name))));
+    let name = mirrored_name(method, &params).flatten();
+    headers.extend(name.map(|name| ("mcp-name", encode_header(name))));
     headers
+}
+
+/// What `Mcp-Name` mirrors of a request, by its method: `None` where it mirrors nothing, `Some(None)` where the body
+/// lacks the member (HDR-03, HDR-04).
+pub(crate) fn mirrored_name<'a>(method: &str, params: &'a Params<'_>) -> Option<Option<&'a str>> {
+    match method {
+        "tools/call" | "prompts/get" => Some(params.name.as_deref()),
+        "resources/read" => Some(params.uri.as_deref()),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some(params.task_id.as_deref()),
+        _ => None,
+    }
 }
 
 /// A response whose payload is one JSON value. Without an id only an error is a message.

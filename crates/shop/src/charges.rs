@@ -59,44 +59,37 @@ pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shop_charge (
     receipt INTEGER PRIMARY KEY, account TEXT NOT NULL, cents INTEGER NOT NULL CHECK (cents > 0))";
 
 pub(crate) fn add(tools: Tools, ledger: &Arc<Ledger>) -> Tools {
-    let (charging, finding) = (Arc::clone(ledger), Arc::clone(ledger));
-    tools
-        .with(
-            OPERATION,
-            "Charges an account. With an idempotencyKey the same charge never happens twice, however often it is asked \
-             for; without one each call charges again.",
-            json!({
-                "type": "object",
-                "properties": {
-                    "account": { "type": "string", "minLength": 1, "maxLength": 128 },
-                    "cents": { "type": "integer", "minimum": 1 },
-                    "idempotencyKey": { "type": "string", "minLength": 1, "maxLength": 255 },
-                },
-                "required": ["account", "cents"],
-            }),
-            move |call| {
-                let ledger = Arc::clone(&charging);
-                async move {
-                    match Charge::read(&call.arguments) {
-                        Ok(charge) => {
-                            mutation::run(ledger, call, OPERATION, move |effect| charge.take(effect)).await
-                        }
-                        Err(fault) => ToolResult::error(fault),
+    let charging = Arc::clone(ledger);
+    let tools = tools.with(
+        OPERATION,
+        "Charges an account. With an idempotencyKey the same charge never happens twice, however often it is asked \
+         for; without one each call charges again.",
+        json!({
+            "type": "object",
+            "properties": {
+                "account": { "type": "string", "minLength": 1, "maxLength": 128 },
+                "cents": { "type": "integer", "minimum": 1 },
+                "idempotencyKey": { "type": "string", "minLength": 1, "maxLength": 255 },
+            },
+            "required": ["account", "cents"],
+        }),
+        move |call| {
+            let ledger = Arc::clone(&charging);
+            async move {
+                match Charge::read(&call.arguments) {
+                    Ok(charge) => {
+                        mutation::run(ledger, call, OPERATION, move |effect| charge.take(effect)).await
                     }
+                    Err(fault) => ToolResult::error(fault),
                 }
-            },
-        )
-        .with(
-            "find_charge",
-            "Finds the charge that was made under an idempotencyKey, for a caller whose answer was lost.",
-            json!({
-                "type": "object",
-                "properties": { "key": { "type": "string" } },
-                "required": ["key"],
-            }),
-            move |call| {
-                let ledger = Arc::clone(&finding);
-                async move { mutation::find(&ledger, OPERATION, call.arguments.get("key").unwrap_or(&Value::Null)) }
-            },
-        )
+            }
+        },
+    );
+    mutation::add_finder(
+        tools,
+        ledger,
+        "find_charge",
+        "Finds the charge that was made under an idempotencyKey, for a caller whose answer was lost.",
+        OPERATION,
+    )
 }

@@ -111,7 +111,14 @@ pub fn stock(ledger: &Ledger, sku: &str) -> Result<Option<Stock>, StoreError> {
 }
 
 pub(crate) fn add(tools: Tools, ledger: &Arc<Ledger>) -> Tools {
-    let (reserving, finding, looking) = (Arc::clone(ledger), Arc::clone(ledger), Arc::clone(ledger));
+    let (reserving, looking) = (Arc::clone(ledger), Arc::clone(ledger));
+    let tools = mutation::add_finder(
+        tools,
+        ledger,
+        "find_reservation",
+        "Finds the reservation that was made under an idempotencyKey, for a caller whose answer was lost.",
+        OPERATION,
+    );
     tools
         .with(
             OPERATION,
@@ -137,19 +144,6 @@ pub(crate) fn add(tools: Tools, ledger: &Arc<Ledger>) -> Tools {
                         Err(fault) => ToolResult::error(fault),
                     }
                 }
-            },
-        )
-        .with(
-            "find_reservation",
-            "Finds the reservation that was made under an idempotencyKey, for a caller whose answer was lost.",
-            json!({
-                "type": "object",
-                "properties": { "key": { "type": "string" } },
-                "required": ["key"],
-            }),
-            move |call| {
-                let ledger = Arc::clone(&finding);
-                async move { mutation::find(&ledger, OPERATION, call.arguments.get("key").unwrap_or(&Value::Null)) }
             },
         )
         .with(

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steadfast::core::error::{Kind, Outcome};
 use steadfast::core::fingerprint::{Key, Scope};
 use steadfast::message::OwnError;
-use steadfast::server::tools::{Call, ToolResult};
+use steadfast::server::tools::{Call, ToolResult, Tools};
 use steadfast_store::{Effect, ExecuteError, Executed, Execution, Ledger, Refusal};
 use tokio::sync::oneshot;
 
@@ -38,8 +38,28 @@ where
     move |inside| effect(inside).map(|answer| answer.to_string().into_bytes())
 }
 
+/// Adds the tool by which a caller whose answer was lost finds what was committed under its key.
+pub(crate) fn add_finder(
+    tools: Tools,
+    ledger: &Arc<Ledger>,
+    name: &str,
+    description: &str,
+    operation: &'static str,
+) -> Tools {
+    let ledger = Arc::clone(ledger);
+    let schema = json!({
+        "type": "object",
+        "properties": { "key": { "type": "string" } },
+        "required": ["key"],
+    });
+    tools.with(name, description, schema, move |call| {
+        let ledger = Arc::clone(&ledger);
+        async move { find(&ledger, operation, call.arguments.get("key").unwrap_or(&Value::Null)) }
+    })
+}
+
 /// The committed answer of one operation under a key.
-pub(crate) fn find(ledger: &Ledger, operation: &str, key: &Value) -> ToolResult {
+fn find(ledger: &Ledger, operation: &str, key: &Value) -> ToolResult {
     let Some(key) = key.as_str().and_then(|key| Key::new(key).ok()) else {
         return ToolResult::error("key must be a string of 1 to 255 printable bytes");
     };

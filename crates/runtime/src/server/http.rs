@@ -310,10 +310,9 @@ fn mirrored(headers: &HeaderMap, request: &Request) -> Result<(), String> {
     };
     check("mcp-protocol-version", params.meta.protocol_version.as_deref(), true)?;
     check("mcp-method", Some(&request.method), true)?;
-    match request.method.as_str() {
-        "tools/call" | "prompts/get" => check("mcp-name", params.name.as_deref(), true),
-        "resources/read" => check("mcp-name", params.uri.as_deref(), true),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => check("mcp-name", params.task_id.as_deref(), false),
-        _ => Ok(()),
+    match message::mirrored_name(&request.method, &params) {
+        // Deployed clients leave it out on task requests (AMB-45).
+        Some(name) => check("mcp-name", name, !request.method.starts_with("tasks/")),
+        None => Ok(()),
     }
 }

@@ -216,11 +216,7 @@ fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
 fn with_refetch_mark(reply: &Reply<Bytes>) -> Option<Reply<Bytes>> {
     let Reply::Result(result) = reply else { return None };
     let mut result = Members::parse(std::str::from_utf8(result).ok()?).ok()?;
-    let meta = result.get("_meta").unwrap_or("{}").to_owned();
-    let mut meta = Members::parse(&meta).ok()?;
-    meta.set("steadfast/refetch", "true");
-    let meta = meta.to_json();
-    result.set("_meta", meta);
+    result.edit("_meta", |meta| meta.set("steadfast/refetch", "true")).ok()?;
     Some(Reply::Result(Bytes::from(result.to_json())))
 }
 
