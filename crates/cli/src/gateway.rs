@@ -39,7 +39,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let config = Config::read(&args.config)?;
     let limits = config.limits()?;
     let outer = Limits::new(limits.idle() + OUTER_MARGIN, limits.maximum() + OUTER_MARGIN)?;
-    let options = Options { limits: outer, ..Options::default() };
+    let options = Options { limits: outer, legacy: false, ..Options::default() };
     let folder = args.config.parent().unwrap_or(Path::new("."));
     let http = args.http.or(config.listen.http.clone());
     let stdio = args.stdio || config.listen.stdio;
@@ -69,7 +69,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         };
         let over_stdio = async {
             if stdio {
-                server::stdio::serve(tokio::io::stdin(), tokio::io::stdout(), service.clone(), options).await
+                let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+                server::stdio::serve(stdin, stdout, service.clone(), options, std::future::pending()).await
             } else {
                 std::future::pending().await
             }

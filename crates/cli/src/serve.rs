@@ -42,10 +42,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             listener.serve("/mcp", service, Options::default(), crate::exit::asked_to_end()).await?;
         } else {
             let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
-            tokio::select! {
-                ended = server::stdio::serve(stdin, stdout, service, Options::default()) => ended?,
-                () = crate::exit::asked_to_end() => {}
-            }
+            let ended = crate::exit::asked_to_end();
+            server::stdio::serve(stdin, stdout, service, Options::default(), ended).await?;
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use steadfast::client::{Client, ClientError, Command, RequestOptions};
 use steadfast::message::OwnError;
-use steadfast::server::{Answer, Answering, Context, Request, Service};
+use steadfast::server::{Answer, Answering, Caller, Context, Request, Service};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::requester::End;
 use steadfast_core::exchange::{Clock, Limits, Reply};
@@ -109,7 +109,7 @@ impl Route {
 pub struct Forward(pub Arc<Route>);
 
 impl Service for Forward {
-    fn knows(&self, _method: &str) -> bool {
+    fn knows(&self, _method: &str, _caller: &Caller) -> bool {
         // Unknown methods and extensions pass; the server itself says what it does not know (ruling 22).
         true
     }

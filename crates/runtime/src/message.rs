@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use steadfast_core::envelope::{self, Message, Params};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::{Clock, Reply};
+use steadfast_core::hop::Revision;
 use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::object::{self, Members, NotAnObject};
 
-/// The revisions served and spoken, newest first.
-pub const SUPPORTED_VERSIONS: [&str; 1] = [MODERN_VERSION];
 /// The modern revision.
-pub const MODERN_VERSION: &str = "2026-07-28";
+pub const MODERN_VERSION: &str = Revision::V2026_07_28.as_str();
 /// The `_meta` key of the protocol version.
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The `_meta` key of the client's capabilities.

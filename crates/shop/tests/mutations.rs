@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 
 use serde_json::{Value, json};
 use steadfast::core::exchange::Reply;
-use steadfast::server::{Context, Request, Service};
+use steadfast::core::hop::Transport;
+use steadfast::server::{Caller, Context, Request, Service};
 use steadfast_shop::inventory;
 use steadfast_store::{Ledger, Options};
 
@@ -19,7 +20,7 @@ fn call(ledger: &Arc<Ledger>, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments }).to_string();
     let request = Request { method: "tools/call".into(), params };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    match runtime.block_on(service.answer(request, Context::detached())) {
+    match runtime.block_on(service.answer(request, Context::detached(Caller::local(Transport::Stdio)))) {
         Reply::Result(raw) => serde_json::from_slice(&raw).unwrap(),
         Reply::Error(raw) => panic!("{}", String::from_utf8_lossy(&raw)),
     }

@@ -42,11 +42,13 @@ pub struct Meta<'a> {
     pub progress_token: Option<Result<ProgressToken, TagError>>,
     /// `steadfast/idempotencyKey`; see [`Params::idempotency_key`].
     pub idempotency_key: Option<Result<Cow<'a, str>, NotAString>>,
+    /// `io.modelcontextprotocol/logLevel`. Anything but a string is no level (LOG-04).
+    pub log_level: Option<Result<Cow<'a, str>, NotAString>>,
 }
 
-/// An idempotency key that is no string.
+/// A member that means something only as a string, and is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("the idempotency key is not a JSON string; send it as one")]
+#[error("the idempotency key or log level is not a JSON string; send it as one")]
 pub struct NotAString;
 
 /// Why `params` cannot be read.
@@ -113,6 +115,8 @@ fn meta_of(meta: &str) -> Result<Meta<'_>, ParamsError> {
         token: Option<&'a RawValue>,
         #[serde(borrow, default, deserialize_with = "present", rename = "steadfast/idempotencyKey")]
         key: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present", rename = "io.modelcontextprotocol/logLevel")]
+        level: Option<&'a RawValue>,
     }
     let raw: Raw<'_> = object(meta).ok_or(ParamsError::Meta)?;
     Ok(Meta {
@@ -120,6 +124,7 @@ fn meta_of(meta: &str) -> Result<Meta<'_>, ParamsError> {
         client_capabilities: raw.capabilities.filter(|raw| is_object(raw)),
         progress_token: raw.token.map(|raw| ProgressToken::from_json(raw.get())),
         idempotency_key: raw.key.map(|raw| text_of(raw).ok_or(NotAString)),
+        log_level: raw.level.map(|raw| text_of(raw).ok_or(NotAString)),
     })
 }
 

@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::responder::{Answer, Input, Output};
-use steadfast_core::exchange::{Clock, Reply, Responder, Spec};
+use steadfast_core::exchange::{Clock, Operation, Reply, Responder};
+use steadfast_core::hop::Transport;
 use steadfast_core::time::Now;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::admit::Admitted;
+use super::context::{Context, Gate};
+use super::endpoint::Endpoint;
+use super::listen;
 use super::outlet::Outlet;
-use super::{Context, Request, Service};
-use crate::clock;
-use crate::message::OwnError;
+use super::session::Session;
+use crate::message::{self, OwnError};
 
 /// What the peer does to a request while it runs.
 #[derive(Clone, Copy, Debug)]
@@ -25,26 +30,70 @@ pub(super) enum PeerEvent {
     Disconnected,
 }
 
-/// Runs one request to its end, and on until its handler has ended: only then is its id free.
+/// The way of one request's messages.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) outlet: Outlet,
+    /// The longest silence before a sign of life, where the transport has one.
+    pub(super) keep_alive: Option<Duration>,
+    /// How long the peer may take nothing at all once the answer waits; `None` where it may come back for it.
+    pub(super) stall: Option<Duration>,
+}
+
+/// What became of a handler.
+enum Handled {
+    Answer(super::Answer),
+    /// A listener fell behind: no graceful end (SUB-20).
+    Overflow,
+}
+
+/// Runs one request to its end, on until its handler has ended, and on until its answer was taken. `free` is called
+/// once its id may be used again: the handler has ended, and if there is an answer it has not left yet.
 pub(super) async fn respond(
-    clock: clock::Clock,
-    spec: Spec,
-    service: Arc<dyn Service>,
-    request: Request,
+    endpoint: Endpoint,
+    admitted: Admitted,
+    session: Option<Arc<Session>>,
     mut peer: mpsc::Receiver<PeerEvent>,
-    outlet: Outlet,
-    keep_alive: Option<Duration>,
+    way: Way,
+    free: impl FnOnce() + Send,
 ) {
+    let Way { outlet, keep_alive, stall } = way;
+    let Admitted { spec, request, caller } = admitted;
+    let clock = endpoint.clock;
+    let gate = Gate::open(outlet);
+    let cancelled = CancellationToken::new();
     let (progress_in, mut progress_out) = watch::channel(None);
     let progress = spec.token.as_ref().map(|_| Arc::new(progress_in));
-    let cancelled = CancellationToken::new();
-    let context = Context { progress, cancelled: cancelled.clone() };
-    let mut handler = tokio::spawn(service.answer(request, context));
-    let mut handler_runs = true;
+    let questions = session.as_ref().map(|session| Arc::clone(&session.questions));
+    let context = Context::new(caller, progress, cancelled.clone(), gate.clone(), questions);
+    let mut handler = {
+        let (service, gate, id) = (Arc::clone(&endpoint.service), gate.clone(), spec.id.clone());
+        match spec.operation {
+            Operation::Listen => {
+                let ending = endpoint.ending.clone();
+                tokio::spawn(async move {
+                    match listen::run(&*service, &request, &context, &gate, &id, ending).await {
+                        Some(answer) => Handled::Answer(answer),
+                        None => Handled::Overflow,
+                    }
+                })
+            }
+            Operation::Ordinary | Operation::Initialize | Operation::Probe => tokio::spawn(async move {
+                if let Some(session) = session
+                    && let Some(answer) = session.answer(&request, &*service).await
+                {
+                    return Handled::Answer(answer);
+                }
+                Handled::Answer(service.answer(request, context).await)
+            }),
+        }
+    };
+    let mut free = Some(free);
     let mut progress_open = true;
     let mut peer_open = true;
-    // `None` once nothing more may be sent: the answer is on its way, or a cancel has won.
-    let mut outlet = Some(outlet);
+    let mut cut = false;
+    // Kept after the answer was given to it, until the peer took it.
+    let mut finished: Option<Outlet> = None;
 
     let mut exchange = Responder::start(clock.now(), spec);
     // Counted from what was sent, not from what happened: a handler that reports without rising sends nothing.
@@ -54,8 +103,11 @@ pub(super) async fn respond(
         while let Some(output) = exchange.poll_output() {
             match output {
                 Output::Progress(progress) => {
-                    if let (Some(outlet), Some(token)) = (&outlet, &exchange.spec().token) {
-                        outlet.progress(token, &progress);
+                    if let Some(token) = &exchange.spec().token {
+                        gate.with(|outlet| {
+                            outlet.progress(token, &progress);
+                            true
+                        });
                         keep_alive_at = quiet_until(clock.now());
                     }
                 }
@@ -65,30 +117,54 @@ pub(super) async fn respond(
                         Answer::TimedOut(clock) => timed_out(clock),
                         Answer::NoAnswer => no_answer(),
                     };
-                    if let Some(outlet) = outlet.take() {
-                        outlet.finish(&exchange.spec().id, &reply);
+                    let spec = exchange.spec();
+                    if let Some(outlet) = gate.close() {
+                        if (spec.operation, spec.hop.transport) == (Operation::Listen, Transport::Stdio) {
+                            // The result, then the notification, and nothing in between or after (AMB-01).
+                            let mut lines = message::response(Some(&spec.id), &reply).to_vec();
+                            lines.push(b'\n');
+                            lines.extend_from_slice(envelope::cancelled(&spec.id, None).as_bytes());
+                            outlet.end_with(Bytes::from(lines));
+                        } else {
+                            outlet.finish(&spec.id, &reply);
+                        }
+                        finished = Some(outlet);
+                    }
+                    keep_alive_at = None;
+                }
+                Output::CancelListen { reason } => {
+                    // After a graceful end it has gone with the result.
+                    if let Some(outlet) = gate.close() {
+                        let notice = envelope::cancelled(&exchange.spec().id, reason.as_deref());
+                        outlet.end_with(Bytes::from(notice));
+                        finished = Some(outlet);
                     }
                 }
                 Output::StopHandler => {
-                    outlet = None;
+                    drop(gate.close());
+                    keep_alive_at = None;
                     cancelled.cancel();
                 }
-                // Listening is not served yet, so no listen can be ended; counting has no home yet.
-                Output::CancelListen { .. } | Output::Ended(_) | Output::Ignored(_) => {}
+                // Counting has no home yet.
+                Output::Ended(_) | Output::Ignored(_) => {}
             }
         }
         if exchange.is_settled() {
-            return;
+            break;
         }
         let timeout = exchange.poll_timeout().map(|(at, _)| at);
         let input = tokio::select! {
-            ended = &mut handler, if handler_runs => {
-                handler_runs = false;
+            ended = &mut handler, if free.is_some() => {
+                if let Some(free) = free.take() {
+                    free();
+                }
                 if let Some(latest) = progress_out.borrow_and_update().clone().filter(|_| progress_open) {
                     exchange.handle(clock.now(), Input::Progress(latest));
                 }
-                if let Ok(reply) = ended {
-                    exchange.handle(clock.now(), Input::Finished(reply));
+                match ended {
+                    Ok(Handled::Answer(reply)) => exchange.handle(clock.now(), Input::Finished(reply)),
+                    Ok(Handled::Overflow) => fall_behind(&mut exchange, clock.now(), &gate),
+                    Err(_) => {}
                 }
                 Input::HandlerEnded
             }
@@ -104,17 +180,39 @@ pub(super) async fn respond(
                 Some(PeerEvent::Disconnected) => Input::Disconnected,
                 None => { peer_open = false; continue }
             },
+            () = endpoint.cut.cancelled(), if !cut => { cut = true; Input::Cancelled }
             () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
             () = clock.sleep_until(keep_alive_at) => {
-                if let Some(outlet) = &outlet {
+                gate.with(|outlet| {
                     outlet.keep_alive();
-                }
-                // Nothing is kept alive once the answer is on its way.
-                keep_alive_at = outlet.as_ref().and_then(|_| quiet_until(clock.now()));
+                    true
+                });
+                keep_alive_at = quiet_until(clock.now());
                 continue
             }
         };
         exchange.handle(clock.now(), input);
+    }
+    if let (Some(outlet), Some(stall)) = (finished, stall) {
+        // Undelivered, the answer is kept where its key keeps it; there is nobody left to tell.
+        let _ = outlet.taken(stall).await;
+    }
+}
+
+/// A listen whose backlog overflowed ends so that its holder fetches again what it covered (SUB-20, ruling 17).
+fn fall_behind(exchange: &mut Responder<Bytes>, now: Now, gate: &Gate) {
+    match exchange.spec().hop.transport {
+        Transport::Stdio => {
+            // It is a listen that is in progress; a cancel that came first has ended it, and that is as well.
+            let _ = exchange
+                .cancel_listen(now, Some("the listener fell behind; fetch again what it covered".into()));
+        }
+        Transport::Http => {
+            if let Some(outlet) = gate.close() {
+                outlet.break_off();
+            }
+            exchange.handle(now, Input::Disconnected);
+        }
     }
 }
 

@@ -18,16 +18,16 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Frame;
 use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::Reply;
-use steadfast_core::hop::{Era, Hop, Transport};
+use steadfast_core::hop::Transport;
 use steadfast_core::sse::encode;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::admit::{Incoming, Refusal, admit, read};
-use super::drive::{self, PeerEvent};
+use super::admit::{self, Headers, Incoming, Refusal, read};
+use super::drive::{self, PeerEvent, Way};
+use super::endpoint::Endpoint as Shared;
 use super::outlet::{Next, Outlets};
-use super::{Options, Request, Service};
-use crate::clock::Clock;
+use super::{Caller, Mirrored, MirroredParams, Options, Service};
 use crate::message;
 
 /// How long an answer may take and still be a single JSON object; after that a stream begins, so that proxies see
@@ -35,8 +35,6 @@ use crate::message;
 const GRACE: Duration = Duration::from_millis(500);
 /// The longest silence on a stream before a comment is sent (D-18, F055).
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-const HOP: Hop = Hop { transport: Transport::Http, era: Era::Modern };
 
 /// A bound address.
 #[derive(Debug)]
@@ -46,9 +44,7 @@ pub struct Listener {
 }
 
 struct Endpoint {
-    clock: Clock,
-    service: Arc<dyn Service>,
-    options: Options,
+    shared: Shared,
 }
 
 impl Listener {
@@ -92,7 +88,7 @@ impl Listener {
     where
         E: Future<Output = ()> + Send,
     {
-        let endpoint = Arc::new(Endpoint { clock: Clock::start(), service, options });
+        let endpoint = Arc::new(Endpoint { shared: Shared::new(service, options) });
         let router = Router::new().route(path, axum::routing::any(answer)).with_state(endpoint);
         tokio::select! {
             outcome = async { axum::serve(self.tcp, router).await } => outcome,
@@ -121,18 +117,18 @@ impl Endpoint {
         if !json {
             return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, &[]));
         }
-        let body = Limited::new(body, self.options.max_message_bytes)
+        let body = Limited::new(body, self.shared.options.max_message_bytes)
             .collect()
             .await
             .map_err(|_| plain(StatusCode::PAYLOAD_TOO_LARGE, &[]))?
             .to_bytes();
-        let (id, request) = match read(&body, self.options.max_message_bytes) {
+        let (id, request) = match read(&body, self.shared.options.max_message_bytes) {
             Ok(Incoming::Request { id, request }) => (id, request),
             // A cancel posted in the modern era is accepted and ignored (CAN-18), like all notifications (AMB-11).
-            Ok(Incoming::Cancelled(_) | Incoming::Notification) => {
+            Ok(Incoming::Cancelled(_) | Incoming::Notification { .. }) => {
                 return Err(plain(StatusCode::ACCEPTED, &[]));
             }
-            Ok(Incoming::Response) => {
+            Ok(Incoming::Response { .. }) => {
                 return Err(refuse(&Refusal::new(
                     None,
                     -32600,
@@ -142,18 +138,30 @@ impl Endpoint {
             Err(None) => return Err(plain(StatusCode::BAD_REQUEST, &[])),
             Err(Some(refusal)) => return Err(refuse(&refusal)),
         };
-        if let Err(text) = mirrored(&head.headers, &request) {
-            return Err(refuse(&Refusal::new(Some(id), -32020, &text)));
-        }
-        let spec =
-            admit(HOP, id, &request, &*self.service, &self.options).map_err(|refusal| refuse(&refusal))?;
-
+        let headers = Of(&head.headers);
+        let admitted = admit::modern(
+            id,
+            request,
+            Caller::local(Transport::Http).principal,
+            Transport::Http,
+            &headers,
+            &*self.shared.service,
+            &self.shared.options,
+        )
+        .map_err(|refusal| refuse(&refusal))?;
+        let Some(permit) = self.shared.admit() else {
+            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, &[(header::RETRY_AFTER, "1")]));
+        };
         let (to_exchange, peer) = mpsc::channel(1);
-        let outlets = Outlets::new(self.options.buffer);
-        let outlet = outlets.open();
+        let outlets = Outlets::new(self.shared.options.buffer, self.shared.buffered().clone());
+        let outlet = outlets.open(Some(permit));
         outlets.close();
-        let service = Arc::clone(&self.service);
-        tokio::spawn(drive::respond(self.clock, spec, service, request, peer, outlet, Some(KEEP_ALIVE)));
+        let way = Way {
+            outlet,
+            keep_alive: Some(self.shared.options.keep_alive),
+            stall: Some(self.shared.options.write_stall),
+        };
+        tokio::spawn(drive::respond(self.shared.clone(), admitted, None, peer, way, || {}));
         // From here on the loss of this connection is a cancel, whatever form the answer will take (CAN-19).
         let presence = Presence { to_exchange };
         match tokio::time::timeout(GRACE, outlets.next()).await {
@@ -203,7 +211,7 @@ impl hyper::body::Body for Events {
         };
         Poll::Ready(next.map(|message| {
             Ok(Frame::data(match message {
-                Next::KeepAlive => Bytes::from_static(encode::KEEP_ALIVE),
+                Next::KeepAlive | Next::HangUp(_) | Next::Broken => Bytes::from_static(encode::KEEP_ALIVE),
                 Next::Message(message) => Bytes::from(encode::event(&message)),
                 Next::Final(message) => {
                     self.ended = true;
@@ -226,18 +234,10 @@ fn stream(first: Option<Next>, outlets: Outlets, presence: Presence) -> Response
 /// The status of an answer follows from what it says, whoever said it (table STATUS).
 fn status_of(message: &[u8]) -> StatusCode {
     match envelope::parse(message) {
-        Ok(Message::Response { reply: Reply::Error(error), .. }) => {
-            envelope::error_object_of(error.get()).map_or(StatusCode::OK, |error| status_of_code(error.code))
-        }
-        _ => StatusCode::OK,
-    }
-}
-
-/// The status of a JSON-RPC error. -32602 has two: for missing metadata, which is refused before this, it is 400.
-const fn status_of_code(code: i64) -> StatusCode {
-    match code {
-        -32601 => StatusCode::NOT_FOUND,
-        -32700 | -32600 | -32020 | -32021 | -32022 => StatusCode::BAD_REQUEST,
+        Ok(Message::Response { reply: Reply::Error(error), .. }) => envelope::error_object_of(error.get())
+            .map_or(StatusCode::OK, |error| {
+                StatusCode::from_u16(admit::status_of_code(error.code)).unwrap_or_default()
+            }),
         _ => StatusCode::OK,
     }
 }
@@ -248,10 +248,7 @@ fn single(message: &Bytes) -> Response {
 }
 
 fn refuse(refusal: &Refusal) -> Box<Response> {
-    let status = match status_of_code(refusal.code) {
-        StatusCode::OK => StatusCode::BAD_REQUEST,
-        status => status,
-    };
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
     Box::new((status, single(&refusal.to_message())).into_response())
 }
 
@@ -285,34 +282,29 @@ fn from_here(headers: &HeaderMap) -> bool {
     host.unwrap_or(true) && origin.unwrap_or(true)
 }
 
-/// Whether the mirrored headers say what the body says (HDR-12, HDR-17, AMB-45).
-fn mirrored(headers: &HeaderMap, request: &Request) -> Result<(), String> {
-    let Ok(params) = envelope::params_of(&request.params) else {
-        // Its own error, found in the next step.
-        return Ok(());
-    };
-    let check = |header: &str, body: Option<&str>, required: bool| {
-        let mut values = headers.get_all(header).iter();
-        let given = match (values.next(), values.next()) {
-            (None, _) if required => {
-                return Err(format!("the header {header} is missing; send it equal to the body"));
-            }
-            (None, _) => return Ok(()),
-            (Some(_), Some(_)) => return Err(format!("the header {header} occurs twice; send it once")),
-            (Some(given), None) => given.to_str().ok().and_then(message::decode_header),
-        };
-        match (given, body) {
-            (Some(given), Some(body)) if given == body => Ok(()),
-            // What the body lacks is its own error, found in the next step.
-            (Some(_), None) if header == "mcp-protocol-version" => Ok(()),
-            _ => Err(format!("the header {header} does not say what the body says; make them equal")),
+struct Of<'a>(&'a HeaderMap);
+
+impl MirroredParams for Of<'_> {
+    fn get(&self, name: &str) -> Mirrored {
+        self.standard(&format!("mcp-param-{name}"))
+    }
+}
+
+impl Headers for Of<'_> {
+    fn standard(&self, name: &str) -> Mirrored {
+        let mut values = self.0.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => Mirrored::Absent,
+            (Some(_), Some(_)) => Mirrored::Invalid,
+            (Some(given), None) => given
+                .to_str()
+                .ok()
+                .and_then(message::decode_header)
+                .map_or(Mirrored::Invalid, Mirrored::Value),
         }
-    };
-    check("mcp-protocol-version", params.meta.protocol_version.as_deref(), true)?;
-    check("mcp-method", Some(&request.method), true)?;
-    match message::mirrored_name(&request.method, &params) {
-        // Deployed clients leave it out on task requests (AMB-45).
-        Some(name) => check("mcp-name", name, !request.method.starts_with("tasks/")),
-        None => Ok(()),
+    }
+
+    fn params(&self) -> &dyn MirroredParams {
+        self
     }
 }

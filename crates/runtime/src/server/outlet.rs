@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::envelope;
@@ -10,8 +11,9 @@ use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::{Progress, Reply};
 use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::object::Members;
-use steadfast_core::sse::queue::{BoundedQueue, Item, Limits, Refused};
+use steadfast_core::sse::queue::{BoundedQueue, Item, Limits, Pushed, Refused};
 
+use super::endpoint::{Buffered, Permit};
 use crate::message::{self, OwnError};
 
 /// The reading end: a connection's writer, or the body of one response.
@@ -26,52 +28,76 @@ pub(super) struct Outlet {
 }
 
 /// Something for the peer.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Message(Bytes),
     /// The last message of its request.
     Final(Bytes),
     /// A sign that the stream lives.
     KeepAlive,
+    /// The connection that carries this stream ends now, and the client comes back for the rest after this time
+    /// (LEG-32).
+    HangUp(Duration),
+    /// Nothing more comes, and that must not look like a regular end: a listener fell behind (SUB-20), or nobody took
+    /// anything for too long (ruling 17).
+    Broken,
 }
 
 struct State {
     limits: Limits,
+    buffered: Buffered,
     streams: BTreeMap<u64, Stream>,
     /// The streams that hold something, in the order of their turns: each gives one message and goes to the end.
     turns: VecDeque<u64>,
     next_stream: u64,
+    /// How many messages were taken: what shows that the peer reads.
+    taken: u64,
     keep_alive: bool,
+    hang_up: Option<Duration>,
     closed: bool,
+    broken: bool,
+    broken_unsaid: bool,
     waker: Option<Waker>,
 }
 
 struct Stream {
     queue: BoundedQueue<Bytes>,
     has_writer: bool,
+    /// Who waits until this is taken.
+    waits: Option<Waker>,
+    /// Held until the last message is taken: so long is the request under way.
+    _permit: Option<Permit>,
 }
 
 impl Outlets {
-    /// No outlet yet; `limits` are each request's own.
-    pub(super) fn new(limits: Limits) -> Self {
+    /// No outlet yet; `limits` are each request's own, `buffered` counts for all.
+    pub(super) fn new(limits: Limits, buffered: Buffered) -> Self {
         let state = State {
             limits,
+            buffered,
             streams: BTreeMap::new(),
             turns: VecDeque::new(),
             next_stream: 0,
+            taken: 0,
             keep_alive: false,
+            hang_up: None,
             closed: false,
+            broken: false,
+            broken_unsaid: false,
             waker: None,
         };
         Self { shared: Arc::new(Mutex::new(state)) }
     }
 
-    /// An outlet for one more request.
-    pub(super) fn open(&self) -> Outlet {
+    /// An outlet for one more request, under way until its last message was taken.
+    pub(super) fn open(&self, permit: Option<Permit>) -> Outlet {
         let mut state = lock(&self.shared);
         let stream = state.next_stream;
         state.next_stream += 1;
-        let queue = BoundedQueue::new(state.limits);
-        state.streams.insert(stream, Stream { queue, has_writer: true });
+        if !state.broken {
+            let queue = BoundedQueue::new(state.limits);
+            state.streams.insert(stream, Stream { queue, has_writer: true, waits: None, _permit: permit });
+        }
         Outlet { shared: Arc::clone(&self.shared), stream }
     }
 
@@ -82,35 +108,29 @@ impl Outlets {
         state.wake();
     }
 
+    /// Nobody will read any more: what waits is dropped and nothing is taken in.
+    pub(super) fn abandon(&self) {
+        lock(&self.shared).break_off();
+    }
+
     /// The next message, or `None` when there will be none.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Next>> {
         let mut state = lock(&self.shared);
-        while let Some(stream) = state.turns.pop_front() {
-            let Some(Stream { queue, has_writer }) = state.streams.get_mut(&stream) else { continue };
-            let item = queue.pop();
-            let more = !queue.is_empty();
-            let over = !*has_writer && !more;
-            if more {
-                state.turns.push_back(stream);
-            } else if over {
-                state.streams.remove(&stream);
-            }
-            match item {
-                Some(Item::Progress { payload, .. } | Item::Other { payload, .. }) => {
-                    return Poll::Ready(Some(Next::Message(payload)));
+        match state.pop() {
+            Some(next) => Poll::Ready(Some(next)),
+            None if state.closed && state.streams.is_empty() => Poll::Ready(None),
+            None => {
+                if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                    state.waker = Some(context.waker().clone());
                 }
-                Some(Item::Final { payload, .. }) => return Poll::Ready(Some(Next::Final(payload))),
-                None => {}
+                Poll::Pending
             }
         }
-        if std::mem::take(&mut state.keep_alive) {
-            return Poll::Ready(Some(Next::KeepAlive));
-        }
-        if state.closed && state.streams.is_empty() {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
+    }
+
+    /// The next message if one waits: for writing what is ready at once.
+    pub(super) fn try_next(&self) -> Option<Next> {
+        lock(&self.shared).pop()
     }
 
     /// As [`Self::poll_next`], to be awaited. Dropping the future loses nothing.
@@ -135,32 +155,49 @@ impl Outlet {
     }
 
     /// The answer, with the mark that something is missing if something is (ruling 17). One that is too large for a
-    /// message becomes an error that names its size (F065).
+    /// message, or for what may wait altogether, becomes an error that names its size (F065).
     pub(super) fn finish(&self, id: &RequestId, reply: &Reply<Bytes>) {
         let incomplete = self.with(|stream| stream.queue.needs_refetch());
         let marked = incomplete.then(|| with_refetch_mark(reply)).flatten();
         let payload = message::response(Some(id), marked.as_ref().unwrap_or(reply));
-        if let Err(Refused::TooLarge { bytes, limit }) =
-            self.push(Item::Final { bytes: payload.len(), payload })
-        {
-            let text = format!("the answer has {bytes} bytes and {limit} are allowed; ask for less");
+        let bytes = payload.len();
+        let room = lock(&self.shared).buffered.has_room_for(bytes);
+        let pushed = if room {
+            self.push(Item::Final { bytes, payload })
+        } else {
+            Err(Refused::TooLarge { bytes, limit: 0 })
+        };
+        if let Err(Refused::TooLarge { bytes, limit }) = pushed {
+            let text = if room {
+                format!("the answer has {bytes} bytes and {limit} are allowed; ask for less")
+            } else {
+                format!(
+                    "the answer has {bytes} bytes and too much waits for clients that do not read; read, or ask for less"
+                )
+            };
             let error = OwnError {
                 kind: Kind::Local,
-                category: "result_too_large",
+                category: if room { "result_too_large" } else { "buffers_full" },
                 outcome: Outcome::Executed,
                 clock: None,
                 server: None,
                 text: &text,
             };
-            let payload = message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error())));
-            let _ = self.push(Item::Final { bytes: payload.len(), payload });
+            self.end_with(message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error()))));
         }
     }
 
-    /// A message that belongs to no request in progress, such as a refusal. Beyond the limits it is dropped: whoever
-    /// floods and does not read is not owed an answer each.
-    pub(super) fn say(&self, payload: Bytes) {
-        let _ = self.push(Item::Other { merge: None, bytes: payload.len(), payload });
+    /// The last message of this request, whatever it is.
+    pub(super) fn end_with(&self, payload: Bytes) {
+        let _ = self.push(Item::Final { bytes: payload.len(), payload });
+    }
+
+    /// A message before the final one. Says whether it waits now; beyond the limits it is dropped.
+    pub(super) fn say(&self, payload: Bytes) -> bool {
+        matches!(
+            self.push(Item::Other { merge: None, bytes: payload.len(), payload }),
+            Ok(Pushed::Queued { .. } | Pushed::Coalesced { .. })
+        )
     }
 
     /// A sign that the stream lives, if nothing else waits.
@@ -170,16 +207,71 @@ impl Outlet {
         state.wake();
     }
 
-    fn push(&self, item: Item<Bytes>) -> Result<(), Refused> {
+    /// Lets the connection end after what waits; the client comes back after `retry`.
+    pub(super) fn hang_up(&self, retry: Duration) {
         let mut state = lock(&self.shared);
-        let Some(stream) = state.streams.get_mut(&self.stream) else { return Ok(()) };
-        let was_empty = stream.queue.is_empty();
-        stream.queue.push(item)?;
-        if was_empty && !stream.queue.is_empty() {
+        state.hang_up = Some(retry);
+        state.wake();
+    }
+
+    /// Ends what carries this stream so that it does not look like a regular end. For a stream of its own (HTTP).
+    pub(super) fn break_off(&self) {
+        lock(&self.shared).break_off();
+    }
+
+    /// Waits until nothing of what was said waits any more.
+    pub(super) async fn emptied(&self) {
+        std::future::poll_fn(|context| self.poll_emptied(context)).await;
+    }
+
+    /// Whether all was taken, once nothing waits.
+    fn poll_emptied(&self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut state = lock(&self.shared);
+        match state.streams.get_mut(&self.stream) {
+            Some(stream) if !stream.queue.is_empty() => {
+                stream.waits = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(!state.broken),
+        }
+    }
+
+    /// Waits until all that was said is taken. Gives up when the peer took nothing at all for `stall`: it is
+    /// disconnected then (ruling 17). Says whether all was taken.
+    pub(super) async fn taken(self, stall: Duration) -> bool {
+        let mut seen = lock(&self.shared).taken;
+        loop {
+            let drained = std::future::poll_fn(|context| self.poll_emptied(context));
+            match tokio::time::timeout(stall, drained).await {
+                Ok(all) => return all,
+                Err(_) => {
+                    let mut state = lock(&self.shared);
+                    if state.taken == seen {
+                        state.break_off();
+                        return false;
+                    }
+                    seen = state.taken;
+                }
+            }
+        }
+    }
+
+    fn push(&self, item: Item<Bytes>) -> Result<Pushed, Refused> {
+        let mut state = lock(&self.shared);
+        let full = state.buffered.is_full();
+        let Some(stream) = state.streams.get_mut(&self.stream) else { return Ok(Pushed::NotKept) };
+        if full && !matches!(item, Item::Final { .. }) {
+            return Ok(Pushed::NotKept);
+        }
+        let (was_empty, before) = (stream.queue.is_empty(), stream.queue.held_bytes());
+        let pushed = stream.queue.push(item)?;
+        let (is_empty, after) = (stream.queue.is_empty(), stream.queue.held_bytes());
+        state.buffered.moved(before, after);
+        if was_empty && !is_empty {
             state.turns.push_back(self.stream);
         }
         state.wake();
-        Ok(())
+        Ok(pushed)
     }
 
     fn with<T: Default>(&self, look: impl FnOnce(&Stream) -> T) -> T {
@@ -200,10 +292,74 @@ impl Drop for Outlet {
     }
 }
 
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outlet").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
 impl State {
+    fn pop(&mut self) -> Option<Next> {
+        if std::mem::take(&mut self.broken_unsaid) {
+            return Some(Next::Broken);
+        }
+        while let Some(number) = self.turns.pop_front() {
+            let Some(stream) = self.streams.get_mut(&number) else { continue };
+            let before = stream.queue.held_bytes();
+            let item = stream.queue.pop();
+            self.buffered.moved(before, stream.queue.held_bytes());
+            if !stream.queue.is_empty() {
+                self.turns.push_back(number);
+            } else {
+                if let Some(waits) = stream.waits.take() {
+                    waits.wake();
+                }
+                if !stream.has_writer {
+                    self.streams.remove(&number);
+                }
+            }
+            match item {
+                Some(Item::Progress { payload, .. } | Item::Other { payload, .. }) => {
+                    self.taken += 1;
+                    return Some(Next::Message(payload));
+                }
+                Some(Item::Final { payload, .. }) => {
+                    self.taken += 1;
+                    return Some(Next::Final(payload));
+                }
+                None => {}
+            }
+        }
+        if let Some(retry) = self.hang_up.take() {
+            return Some(Next::HangUp(retry));
+        }
+        std::mem::take(&mut self.keep_alive).then_some(Next::KeepAlive)
+    }
+
+    fn break_off(&mut self) {
+        self.broken = true;
+        self.broken_unsaid = true;
+        self.turns.clear();
+        for stream in std::mem::take(&mut self.streams).into_values() {
+            self.buffered.moved(stream.queue.held_bytes(), 0);
+            if let Some(waits) = stream.waits {
+                waits.wake();
+            }
+        }
+        self.wake();
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        for stream in self.streams.values() {
+            self.buffered.moved(stream.queue.held_bytes(), 0);
         }
     }
 }
@@ -227,7 +383,7 @@ mod tests {
     const ITEMS: usize = 256;
 
     fn outlets(final_bytes: usize) -> Outlets {
-        Outlets::new(Limits::new(ITEMS, 1 << 20, final_bytes).unwrap())
+        Outlets::new(Limits::new(ITEMS, 1 << 20, final_bytes).unwrap(), Buffered::new(usize::MAX))
     }
 
     fn drain(outlets: &Outlets) -> Vec<String> {
@@ -235,7 +391,7 @@ mod tests {
         std::iter::from_fn(|| match outlets.poll_next(&mut context) {
             Poll::Ready(Some(Next::Message(bytes) | Next::Final(bytes))) => Some(bytes),
             Poll::Ready(Some(Next::KeepAlive)) => Some(Bytes::from_static(b":")),
-            Poll::Ready(None) | Poll::Pending => None,
+            Poll::Ready(Some(Next::HangUp(_) | Next::Broken) | None) | Poll::Pending => None,
         })
         .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
         .collect()
@@ -252,7 +408,7 @@ mod tests {
     #[test]
     fn g9_a_reader_that_takes_nothing_finds_the_latest_progress_the_answer_and_the_mark() {
         let outlets = outlets(1_000);
-        let outlet = outlets.open();
+        let outlet = outlets.open(None);
         for value in 0..10_000 {
             progress(&outlet, if value % 2 == 0 { "a" } else { "b" }, value);
         }
@@ -269,7 +425,7 @@ mod tests {
     #[test]
     fn d_17_without_a_loss_there_is_no_mark_and_the_answer_keeps_its_bytes() {
         let outlets = outlets(1_000);
-        let outlet = outlets.open();
+        let outlet = outlets.open(None);
         for value in 0..10_000 {
             progress(&outlet, "a", value);
         }
@@ -283,7 +439,7 @@ mod tests {
     #[test]
     fn g11_requests_take_turns() {
         let outlets = outlets(1_000);
-        let (chatty, quiet) = (outlets.open(), outlets.open());
+        let (chatty, quiet) = (outlets.open(None), outlets.open(None));
         for value in 0..100 {
             progress(&chatty, if value % 2 == 0 { "a" } else { "b" }, value);
         }
@@ -295,7 +451,7 @@ mod tests {
     #[test]
     fn f065_an_answer_that_is_too_large_becomes_an_error_that_names_its_size() {
         let outlets = outlets(400);
-        let outlet = outlets.open();
+        let outlet = outlets.open(None);
         let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1_000));
         outlet.finish(&7.into(), &Reply::Result(Bytes::from(large)));
         let seen = drain(&outlets);
@@ -306,10 +462,10 @@ mod tests {
     #[test]
     fn i_24_at_rest_nothing_remains_and_what_was_said_still_leaves() {
         let outlets = outlets(1_000);
-        let outlet = outlets.open();
+        let outlet = outlets.open(None);
         outlet.say(Bytes::from_static(b"last words"));
         drop(outlet);
-        drop(outlets.open());
+        drop(outlets.open(None));
         outlets.close();
         assert_eq!(drain(&outlets), ["last words"]);
         assert!(is_over(&outlets));

@@ -1,9 +1,13 @@
-//! A server over newline-framed messages: this process's stdin and stdout, or any pair of byte streams.
+//! A server over newline-framed messages: this process's stdin and stdout, or any pair of byte streams (STD-22).
+//!
+//! Set-up is the connection itself, framing is one message a line, and cancelling is `notifications/cancelled`
+//! (STD-24): a Unix or TCP socket is served by [`serve`] as a pipe is.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::{InFlight, Reply};
 use steadfast_core::hop::{Era, Hop, Transport};
@@ -11,113 +15,243 @@ use steadfast_core::ids::RequestId;
 use steadfast_core::stdio::Line;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
-use super::admit::{Incoming, Refusal, admit, read};
-use super::drive::{self, PeerEvent};
-use super::outlet::{Next, Outlets};
-use super::{Options, Service};
-use crate::clock::Clock;
+use super::admit::{self, Admitted, Incoming, NoHeaders, Refusal};
+use super::drive::{self, PeerEvent, Way};
+use super::endpoint::Endpoint;
+use super::outlet::{Next, Outlet, Outlets};
+use super::session::Session;
+use super::{Caller, Mirrored, Options, Request, Service};
 use crate::lines;
 use crate::message::{self, OwnError};
 
 /// A request hears of at most one cancel and one disconnect.
 const PEER_EVENTS: usize = 2;
+/// What is gathered for one write.
+const WRITE_BYTES: usize = 64 << 10;
 
 type Table = Mutex<InFlight<mpsc::Sender<PeerEvent>>>;
 
-/// Serves until the peer closes its end. Requests that are still running then are told to stop, and nobody waits
-/// for their answers (STD-21).
+/// Serves until the peer closes its end, or until `ended` is ready. After the first, requests that are still running
+/// are told to stop and nobody waits for their answers (STD-21). After the second they may finish within
+/// `options.drain`, and listens end gracefully.
+///
+/// Both eras are served at once, unless `options.legacy` is off; what the legacy one negotiates is this connection's.
 ///
 /// # Errors
-/// The reader or the writer fails.
-pub async fn serve<R, W>(reader: R, writer: W, service: Arc<dyn Service>, options: Options) -> io::Result<()>
+/// The reader or the writer fails, or the peer takes nothing for `options.write_stall` while its answers wait.
+pub async fn serve<R, W, E>(
+    reader: R,
+    writer: W,
+    service: Arc<dyn Service>,
+    options: Options,
+    ended: E,
+) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
+    E: Future<Output = ()> + Send,
 {
-    let hop = Hop { transport: Transport::Stdio, era: Era::Modern };
-    let clock = Clock::start();
-    let table = Arc::new(Table::new(InFlight::new(hop)));
-    let outlets = Outlets::new(options.buffer);
-    let writing = tokio::spawn(write(writer, outlets.clone()));
-    let refusals = outlets.open();
-    let mut running = JoinSet::new();
+    let endpoint = Endpoint::new(service, options);
+    let outlets = Outlets::new(options.buffer, endpoint.buffered().clone());
+    let mut writing = tokio::spawn(write(writer, outlets.clone(), options.write_stall));
+    let mut connection = Connection {
+        endpoint: endpoint.clone(),
+        refusals: outlets.open(None),
+        outlets,
+        // The era of a request makes no difference to an id: the channel is one.
+        table: Arc::new(Table::new(InFlight::new(Hop { transport: Transport::Stdio, era: Era::Modern }))),
+        session: None,
+        telling: None,
+        running: JoinSet::new(),
+    };
     let mut lines = lines::Reader::new(reader, options.max_message_bytes);
-
-    while let Some(line) = lines.next().await? {
-        while running.try_join_next().is_some() {}
-        let line = match line {
-            Line::Message(line) => line,
-            // Counted once there are counters; the stream stays in step whatever the line was (STD-20).
-            Line::Noise(_) | Line::Blank | Line::Unfinished { .. } => continue,
-            Line::TooLong { bytes } => {
-                let text = format!(
-                    "the message has {bytes} bytes and {} are taken; send less",
-                    options.max_message_bytes
-                );
-                refusals.say(Refusal::new(None, -32600, &text).to_message());
-                continue;
+    let mut ending = std::pin::pin!(async {
+        ended.await;
+        endpoint.end().await;
+    });
+    let outcome = loop {
+        tokio::select! {
+            line = lines.next() => match line {
+                Ok(Some(line)) => connection.hear(line),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            },
+            written = &mut writing => {
+                connection.abandon();
+                return written.unwrap_or_else(|_| Err(io::Error::other("the writer ended")));
             }
-        };
-        let (id, request) = match read(&line, options.max_message_bytes) {
-            Ok(Incoming::Request { id, request }) => (id, request),
-            Ok(Incoming::Cancelled(notice)) => {
-                if let Ok(peer) = lock(&table).route_cancel(&notice) {
-                    // A full channel already holds a cancel.
-                    let _ = peer.try_send(PeerEvent::Cancelled);
-                }
-                continue;
-            }
-            // Other notifications have no meaning here, and nobody here waits for a response.
-            Ok(Incoming::Notification | Incoming::Response) => continue,
-            Err(None) => continue,
-            Err(Some(refusal)) => {
-                refusals.say(refusal.to_message());
-                continue;
-            }
-        };
-        let spec = match admit(hop, id.clone(), &request, &*service, &options) {
-            Ok(spec) => spec,
-            Err(refusal) => {
-                refusals.say(refusal.to_message());
-                continue;
-            }
-        };
-        if lock(&table).len() >= options.max_in_flight {
-            refusals.say(too_many(&id, options.max_in_flight));
-            continue;
+            () = &mut ending => break Ok(()),
         }
-        let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
-        let opened = lock(&table).open(id.clone(), spec.operation, to_exchange);
-        if let Err(in_use) = opened {
-            refusals.say(Refusal::new(Some(id), -32600, &in_use.to_string()).to_message());
-            continue;
-        }
-        let exchange = drive::respond(clock, spec, Arc::clone(&service), request, peer, outlets.open(), None);
-        let table = Arc::clone(&table);
-        running.spawn(async move {
-            exchange.await;
-            lock(&table).release(&id);
-        });
-    }
-    for (_, peer) in lock(&table).drain() {
-        let _ = peer.try_send(PeerEvent::Disconnected);
-    }
-    drop(refusals);
+    };
+    let mut running = connection.abandon();
+    let outlets = connection.outlets.clone();
+    drop(connection);
     outlets.close();
     // A handler that does not stop in time ends with the process or the runtime.
     let _ = tokio::time::timeout(options.drain, async { while running.join_next().await.is_some() {} }).await;
     running.detach_all();
     // What was answered before the end is still written, if the peer still reads.
     let _ = tokio::time::timeout(options.drain, writing).await;
-    Ok(())
+    outcome
+}
+
+struct Connection {
+    endpoint: Endpoint,
+    outlets: Outlets,
+    /// For what belongs to no request in progress. Whoever floods and does not read is not owed an answer each.
+    refusals: Outlet,
+    table: Arc<Table>,
+    session: Option<Arc<Session>>,
+    /// Tells the session of changes.
+    telling: Option<AbortHandle>,
+    running: JoinSet<()>,
+}
+
+impl Connection {
+    fn hear(&mut self, line: Line) {
+        while self.running.try_join_next().is_some() {}
+        let limit = self.endpoint.options.max_message_bytes;
+        let line = match line {
+            Line::Message(line) => line,
+            // Counted once there are counters; the stream stays in step whatever the line was (STD-20).
+            Line::Noise(_) | Line::Blank | Line::Unfinished { .. } => return,
+            Line::TooLong { bytes } => {
+                let text = format!("the message has {bytes} bytes and {limit} are taken; send less");
+                return self.refuse(&Refusal::new(None, -32600, &text));
+            }
+        };
+        match admit::read(&line, limit) {
+            Ok(Incoming::Request { id, request }) => self.request(id, request),
+            Ok(Incoming::Cancelled(notice)) => {
+                if let Ok(peer) = lock(&self.table).route_cancel(&notice) {
+                    // A full channel already holds a cancel.
+                    let _ = peer.try_send(PeerEvent::Cancelled);
+                }
+            }
+            Ok(Incoming::Notification { method }) => self.notification(&method),
+            Ok(Incoming::Response { id: Some(id), reply }) => {
+                if let Some(session) = &self.session {
+                    session.questions.answer(&id, reply);
+                }
+            }
+            // An error without an id answers nothing that can be named.
+            Ok(Incoming::Response { id: None, .. }) | Err(None) => {}
+            Err(Some(refusal)) => self.refuse(&refusal),
+        }
+    }
+
+    fn request(&mut self, id: RequestId, request: Request) {
+        let legacy =
+            self.endpoint.options.legacy && admit::era_of(&request, &Mirrored::NotHere) == Era::Legacy;
+        if legacy && self.session.is_none() && request.method == "ping" {
+            // It needs no session to be answered; before the handshake nothing else has a meaning (LEG-04).
+            self.refusals.say(message::response(Some(&id), &Reply::Result(Bytes::from_static(b"{}"))));
+            return;
+        }
+        match self.admit(id.clone(), request) {
+            Ok((admitted, session)) => self.start(id, admitted, session),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    /// Chooses the era by the message (VER-21).
+    fn admit(
+        &mut self,
+        id: RequestId,
+        request: Request,
+    ) -> Result<(Admitted, Option<Arc<Session>>), Refusal> {
+        let Endpoint { service, options, .. } = &self.endpoint;
+        let local = || Caller::local(Transport::Stdio).principal;
+        let era = if options.legacy { admit::era_of(&request, &Mirrored::NotHere) } else { Era::Modern };
+        let session = match (era, &self.session, request.method.as_str()) {
+            (Era::Legacy, None, "initialize") => {
+                let session = Session::open(&request, local(), Transport::Stdio)
+                    .map_err(|text| Refusal::new(Some(id.clone()), -32602, text))?;
+                let session = Arc::new(session);
+                self.session = Some(Arc::clone(&session));
+                session
+            }
+            (Era::Legacy, Some(_), "initialize") => {
+                let text = "this connection is initialized already; open another one for another session";
+                return Err(Refusal::new(Some(id), -32600, text));
+            }
+            (Era::Legacy, Some(session), _) => Arc::clone(session),
+            // Neither era's: told what the modern one misses, since nothing was negotiated (CAP-03).
+            (Era::Modern, _, _) | (Era::Legacy, None, _) => {
+                let admitted =
+                    admit::modern(id, request, local(), Transport::Stdio, &NoHeaders, &**service, options)?;
+                return Ok((admitted, None));
+            }
+        };
+        let admitted = admit::legacy(id, request, session.caller(), &**service, options)?;
+        Ok((admitted, Some(session)))
+    }
+
+    fn start(&mut self, id: RequestId, admitted: Admitted, session: Option<Arc<Session>>) {
+        let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
+        let opened = lock(&self.table).open(id.clone(), admitted.spec.operation, to_exchange);
+        if let Err(in_use) = opened {
+            return self.refuse(&Refusal::new(Some(id), -32600, &in_use.to_string()));
+        }
+        let Some(permit) = self.endpoint.admit() else {
+            lock(&self.table).release(&id);
+            self.refusals.say(too_many(&id, self.endpoint.under_way()));
+            return;
+        };
+        let way = Way {
+            outlet: self.outlets.open(Some(permit)),
+            keep_alive: None,
+            stall: Some(self.endpoint.options.write_stall),
+        };
+        let table = Arc::clone(&self.table);
+        let free = move || drop(lock(&table).release(&id));
+        self.running.spawn(drive::respond(self.endpoint.clone(), admitted, session, peer, way, free));
+    }
+
+    fn notification(&mut self, method: &str) {
+        // All others mean nothing here.
+        if let ("notifications/initialized", Some(session), None) = (method, &self.session, &self.telling) {
+            let (session, outlet) = (Arc::clone(session), self.outlets.open(None));
+            let service = Arc::clone(&self.endpoint.service);
+            let telling = tokio::spawn(async move {
+                session.initialized(&*service).await;
+                loop {
+                    // What the peer has not taken yet is merged with what comes, not queued behind it.
+                    outlet.say(session.unsolicited().await);
+                    outlet.emptied().await;
+                }
+            });
+            self.telling = Some(telling.abort_handle());
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal) {
+        self.refusals.say(refusal.to_message());
+    }
+
+    /// Nobody is at the other end any more.
+    fn abandon(&mut self) -> JoinSet<()> {
+        for (_, peer) in lock(&self.table).drain() {
+            let _ = peer.try_send(PeerEvent::Disconnected);
+        }
+        if let Some(session) = self.session.take() {
+            session.end();
+        }
+        if let Some(telling) = self.telling.take() {
+            telling.abort();
+        }
+        std::mem::take(&mut self.running)
+    }
 }
 
 /// Refused before anything was done for it.
-fn too_many(id: &RequestId, limit: usize) -> Bytes {
-    let text =
-        format!("{limit} requests are running on this connection, the most that may; wait for one to end");
+fn too_many(id: &RequestId, under_way: usize) -> Bytes {
+    let text = format!(
+        "{under_way} requests are under way on this connection or too much waits for you to read it; read, and \
+         wait for one to end"
+    );
     let error = OwnError {
         kind: Kind::Local,
         category: "queue_full",
@@ -129,19 +263,46 @@ fn too_many(id: &RequestId, limit: usize) -> Bytes {
     message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error())))
 }
 
-/// Writes each message whole, one after another (STD-25).
-async fn write<W: AsyncWrite + Unpin>(mut writer: W, outlets: Outlets) -> io::Result<()> {
+/// Writes each message whole, one after another, and what is ready at once in one piece (STD-25).
+async fn write<W: AsyncWrite + Unpin>(mut writer: W, outlets: Outlets, stall: Duration) -> io::Result<()> {
+    let mut pending = BytesMut::new();
     while let Some(next) = outlets.next().await {
-        match next {
-            Next::Message(bytes) | Next::Final(bytes) => {
-                writer.write_all(&bytes).await?;
-                writer.write_all(b"\n").await?;
-                writer.flush().await?;
+        let mut next = Some(next);
+        while let Some(said) = next.take() {
+            match said {
+                Next::Message(bytes) | Next::Final(bytes) => {
+                    pending.extend_from_slice(&bytes);
+                    pending.extend_from_slice(b"\n");
+                }
+                Next::KeepAlive | Next::HangUp(_) => {}
+                Next::Broken => return Err(stalled(stall)),
             }
-            Next::KeepAlive => {}
+            if pending.len() < WRITE_BYTES {
+                next = outlets.try_next();
+            }
         }
+        while !pending.is_empty() {
+            // Per piece that the peer takes, not for all of it: a slow reader is no stalled one.
+            let taken = tokio::time::timeout(stall, writer.write(&pending)).await;
+            let taken = taken.unwrap_or_else(|_| Err(stalled(stall)));
+            match taken {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => drop(pending.split_to(bytes)),
+                Err(error) => {
+                    outlets.abandon();
+                    return Err(error);
+                }
+            }
+        }
+        tokio::time::timeout(stall, writer.flush()).await.unwrap_or_else(|_| Err(stalled(stall)))?;
     }
     Ok(())
+}
+
+fn stalled(stall: Duration) -> io::Error {
+    let text =
+        format!("the peer took nothing for {} s while answers waited; it is disconnected", stall.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 fn lock(table: &Table) -> MutexGuard<'_, InFlight<mpsc::Sender<PeerEvent>>> {

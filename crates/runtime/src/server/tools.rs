@@ -137,7 +137,7 @@ impl Tools {
     fn discover(&self) -> super::Answer {
         self.complete(json!({
             "resultType": "complete",
-            "supportedVersions": message::SUPPORTED_VERSIONS,
+            "supportedVersions": [message::MODERN_VERSION],
             "capabilities": { "tools": {} },
             "ttlMs": 60_000,
             "cacheScope": "public",
@@ -215,7 +215,7 @@ fn key_of(params: &Params<'_>, arguments: &Map<String, Value>) -> Result<Option<
 }
 
 impl Service for Arc<Tools> {
-    fn knows(&self, method: &str) -> bool {
+    fn knows(&self, method: &str, _caller: &super::Caller) -> bool {
         matches!(method, "server/discover" | "tools/list" | "tools/call")
     }
 

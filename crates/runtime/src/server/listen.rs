@@ -1,0 +1,156 @@
+//! `subscriptions/listen`: the acknowledgement first, then what was granted and nothing else (SUB).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use steadfast_core::envelope;
+use steadfast_core::exchange::Reply;
+use steadfast_core::ids::RequestId;
+use steadfast_core::object::Members;
+use steadfast_core::subscription::{Change, Filter};
+use tokio_util::sync::CancellationToken;
+
+use super::caller::TASKS_EXTENSION;
+use super::context::{Context, Gate};
+use super::{Answer, Caller, Heard, Objection, Request, Service};
+use crate::message;
+
+/// The `_meta` key that names the subscription a message belongs to (SUB-08).
+const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// What a listen asks for.
+///
+/// # Errors
+/// `params.notifications` is missing or has the wrong shape (SUB-27), or it asks for tasks and the request does not
+/// declare the extension (SUB-26).
+pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objection> {
+    #[derive(Deserialize)]
+    struct Params {
+        notifications: Wanted,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wanted {
+        #[serde(default)]
+        tools_list_changed: bool,
+        #[serde(default)]
+        prompts_list_changed: bool,
+        #[serde(default)]
+        resources_list_changed: bool,
+        #[serde(default)]
+        resource_subscriptions: BTreeSet<String>,
+        #[serde(default)]
+        task_ids: Option<BTreeSet<String>>,
+    }
+    let Ok(Params { notifications: wanted }) = serde_json::from_str(&request.params) else {
+        let text = "params.notifications must be an object of flags, resourceSubscriptions and taskIds; send one, {} for nothing";
+        return Err(Objection { code: -32602, error: message::error_body(-32602, text) });
+    };
+    if wanted.task_ids.is_some() && !caller.capabilities.declare_tasks() {
+        let error = json!({
+            "code": -32021,
+            "message": "taskIds needs the tasks extension; declare it in this request's clientCapabilities",
+            "data": { "requiredCapabilities": { "extensions": { TASKS_EXTENSION: {} } } },
+        });
+        return Err(Objection { code: -32021, error: error.to_string() });
+    }
+    Ok(Filter {
+        tools: wanted.tools_list_changed,
+        prompts: wanted.prompts_list_changed,
+        resources: wanted.resources_list_changed,
+        uris: wanted.resource_subscriptions,
+        tasks: wanted.task_ids.unwrap_or_default(),
+    })
+}
+
+/// Listens until the server ends, then gives the graceful result. `None` once the listener fell behind. A cancel drops
+/// this future from outside: nothing more is sent then.
+pub(super) async fn run(
+    service: &dyn Service,
+    request: &Request,
+    context: &Context,
+    gate: &Gate,
+    id: &RequestId,
+    ending: CancellationToken,
+) -> Option<Answer> {
+    let tag = |params: &str| {
+        let mut params = Members::parse(params).unwrap_or_default();
+        // The members are our own or a service's; a `_meta` that is no object gives way.
+        if params.edit("_meta", |meta| meta.set(SUBSCRIPTION_ID, id.to_json())).is_err() {
+            params.set(
+                "_meta",
+                json!({ SUBSCRIPTION_ID: serde_json::from_str::<Value>(&id.to_json()).ok() }).to_string(),
+            );
+        }
+        params.to_json()
+    };
+    let filter = match wanted(request, context.caller()) {
+        Ok(filter) => filter,
+        Err(objection) => return Some(Reply::Error(Bytes::from(objection.error))),
+    };
+    // Registered before the acknowledgement is written, delivered after it (SUB-28).
+    let Some(listening) = service.listen(context.caller(), filter).await else {
+        let error = message::error_body(-32601, "this server tells of no changes; fetch what you need");
+        return Some(Reply::Error(Bytes::from(error)));
+    };
+    let acknowledged = json!({ "notifications": granted(&listening.granted()) }).to_string();
+    let say = |method: &str, params: &str| {
+        let notice = Bytes::from(envelope::notification(method, &tag(params)));
+        gate.with(|outlet| outlet.say(notice))
+    };
+    if !say("notifications/subscriptions/acknowledged", &acknowledged) {
+        return None;
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = context.cancelled().cancelled() => return None,
+            heard = listening.next() => match heard {
+                Heard::Change { change, params } => {
+                    if !say(method_of(&change), &params) {
+                        return None;
+                    }
+                }
+                Heard::Overflow => return None,
+            },
+            () = ending.cancelled() => {
+                let result = tag("{}");
+                let result = format!(r#"{{"resultType":"complete",{}"#, &result[1..]);
+                return Some(Reply::Result(Bytes::from(result)));
+            }
+        }
+    }
+}
+
+/// The notification that tells of a change.
+pub(super) const fn method_of(change: &Change) -> &'static str {
+    match change {
+        Change::Tools => "notifications/tools/list_changed",
+        Change::Prompts => "notifications/prompts/list_changed",
+        Change::Resources => "notifications/resources/list_changed",
+        Change::Resource(_) => "notifications/resources/updated",
+        Change::Task(_) => "notifications/tasks",
+    }
+}
+
+/// The granted filter as it is acknowledged: neither `false` nor `[]` in it (AMB-36).
+fn granted(filter: &Filter) -> Value {
+    let mut granted = Map::new();
+    for (name, flag) in [
+        ("toolsListChanged", filter.tools),
+        ("promptsListChanged", filter.prompts),
+        ("resourcesListChanged", filter.resources),
+    ] {
+        if flag {
+            granted.insert(name.into(), true.into());
+        }
+    }
+    for (name, set) in [("resourceSubscriptions", &filter.uris), ("taskIds", &filter.tasks)] {
+        if !set.is_empty() {
+            granted.insert(name.into(), set.iter().cloned().collect::<Vec<_>>().into());
+        }
+    }
+    granted.into()
+}
