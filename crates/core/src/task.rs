@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Wall;
 
+mod hold;
+
+pub use hold::{Hold, HoldError};
+
 /// Who may see a Task: checked on every request that names it (TSK-52).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskOwner {

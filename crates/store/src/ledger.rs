@@ -13,13 +13,14 @@ use rusqlite::Connection;
 use steadfast_core::fingerprint::{Fingerprint, Key, Scope, Secret};
 use steadfast_core::ijson::{Document, Fault};
 use steadfast_core::ledger::{
-    Claim, Enforcement, NotUnknown, Owner, RENEW_EVERY, Record, Resolution, SettleError, Settlement, Verdict,
+    Claim, Enforcement, LEASE, NotUnknown, Owner, RENEW_EVERY, Record, Resolution, SettleError, Settlement,
+    Verdict,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::file::{File, Transition, wait};
 use crate::sqlite::{self, Effect, Every, Job, OpenError, Reply, StoreError, Writer};
-use crate::tasks::Tasks;
+use crate::tasks::{Holds, Tasks};
 use jobs::{Done, ExecutionJob, Held, without_running};
 pub use rows::Line;
 pub use view::LedgerView;
@@ -45,11 +46,14 @@ impl fmt::Debug for Answer {
 pub struct Options {
     /// Where time comes from; a test moves one by hand.
     pub clock: Arc<dyn Clock>,
+    /// How long the worker of a task is taken for alive after its last sign of life (ruling 10). It is renewed at least
+    /// three times as often.
+    pub task_lease: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock::new()) }
+        Self { clock: Arc::new(SystemClock::new()), task_lease: LEASE }
     }
 }
 
@@ -160,6 +164,7 @@ pub struct Ledger {
     secret: Secret,
     owner: Owner,
     held: Held,
+    tasks: Tasks,
 }
 
 /// Whether to wait while the writer's queue is full ([`Writer::submit`]) or to be refused ([`Writer::offer`]).
@@ -184,19 +189,25 @@ impl Ledger {
         let secret = sqlite::secret(&connection).map_err(failed)?;
         let name = sqlite::random_u128();
         let held = Held::default();
-        let renewed = held.clone();
-        let every = Every { interval: RENEW_EVERY, make: Box::new(move || renewed.renewal()) };
+        let (holds, lease) = (Holds::default(), options.task_lease);
+        let renewed = (held.clone(), holds.clone());
+        let every = Every {
+            interval: RENEW_EVERY.min(lease / 3),
+            make: Box::new(move || renewed.0.renewal().into_iter().chain(renewed.1.renewal(lease)).collect()),
+        };
         let file = Arc::new(File {
             writer: Writer::start(connection, Arc::clone(&options.clock), name, every).map_err(failed)?,
             reader: Mutex::new(sqlite::open_read_only(path)?),
             clock: options.clock,
         });
-        Ok(Self { file, secret, owner: Owner(name), held })
+        let owner = Owner(name);
+        let tasks = Tasks::new(Arc::clone(&file), owner, lease, holds);
+        Ok(Self { file, secret, owner, held, tasks })
     }
 
-    /// The durable tasks in the same file.
+    /// The durable tasks in the same file. They keep it open, and their workers alive, also without this ledger.
     pub fn tasks(&self) -> Tasks {
-        Tasks::new(Arc::clone(&self.file))
+        self.tasks.clone()
     }
 
     /// What a key is bound to: the operation's own name and its canonical arguments, under this file's secret.

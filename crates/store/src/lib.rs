@@ -15,4 +15,4 @@ pub use ledger::{
     Answer, Claimed, ExecuteError, Executed, Execution, Intent, Ledger, LedgerView, Line, Options, Refusal,
 };
 pub use sqlite::{Effect, OpenError, StoreError};
-pub use tasks::{TaskFailure, Tasks};
+pub use tasks::{NewTask, Seen, Taken, TaskFailure, Tasks, Work};

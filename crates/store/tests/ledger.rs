@@ -40,7 +40,7 @@ fn open(path: &Path) -> Ledger {
 
 fn hand_clocked(path: &Path) -> (Ledger, Arc<HandClock>) {
     let clock = Arc::new(HandClock::default());
-    (Ledger::open(path, Options { clock: clock.clone() }).unwrap(), clock)
+    (Ledger::open(path, Options { clock: clock.clone(), ..Options::default() }).unwrap(), clock)
 }
 
 fn key(text: &str) -> Key {
@@ -277,7 +277,7 @@ fn i_12_a_dead_owners_claim_becomes_unknown_by_time_and_is_reconciled_by_key() {
     let intent = intent(&dying, "k", "{}");
     dying.claim(&intent, Enforcement::Gateway).unwrap();
     drop(dying);
-    let ledger = Ledger::open(&path, Options { clock: clock.clone() }).unwrap();
+    let ledger = Ledger::open(&path, Options { clock: clock.clone(), ..Options::default() }).unwrap();
     let claim = || ledger.claim(&intent, Enforcement::Gateway).unwrap();
     assert_eq!(claim(), Verdict::Join, "a start of another process is no expiry");
     let reconcile = |resolution| ledger.reconcile(&intent.scope, &intent.key, resolution).unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use steadfast::core::task::{Input, TaskOwner};
-use steadfast_store::{Ledger, Options};
+use steadfast_store::{Ledger, NewTask, Options};
 
 use crate::exit::Failure;
 
@@ -35,23 +35,31 @@ pub(crate) fn tell(path: &Path) -> Result<Story, Failure> {
 
 fn follow(path: &Path, after: Vec<(&'static str, Input<String>)>) -> Result<Vec<Step>, Failure> {
     let owner = TaskOwner { tenant: "local".into(), principal: "local".into() };
-    let ledger = Ledger::open(path, Options::default())?;
-    let (id, _) = ledger.tasks().create(owner.clone(), None, None)?;
+    let (work, _) = Ledger::open(path, Options::default())?.tasks().create(NewTask {
+        owner: owner.clone(),
+        server: "demo".into(),
+        operation: "job".into(),
+        resume: None,
+        ttl: None,
+        poll_interval: None,
+        max_open: 10,
+    })?;
     let mut steps = Vec::new();
-    let mut keep = |ledger: &Ledger, event| -> Result<(), Failure> {
-        let task = ledger.tasks().get(&id, &owner)?;
+    let mut keep = |caller: &Ledger, event| -> Result<(), Failure> {
+        let task = caller.tasks().get(work.id(), &owner)?;
         steps.push(Step { event, status: task.status().as_str(), cancel_pending: task.is_cancel_pending() });
         Ok(())
     };
-    keep(&ledger, "created")?;
-    ledger.tasks().handle(&id, &owner, Input::Cancel)?;
-    keep(&ledger, "tasks/cancel is acknowledged")?;
-    drop(ledger);
-    let ledger = Ledger::open(path, Options::default())?;
-    keep(&ledger, "the connection closes and the process starts anew")?;
+    let caller = Ledger::open(path, Options::default())?;
+    keep(&caller, "created")?;
+    caller.tasks().cancel(work.id(), &owner)?;
+    keep(&caller, "tasks/cancel is acknowledged")?;
+    drop(caller);
+    let caller = Ledger::open(path, Options::default())?;
+    keep(&caller, "the caller's connection closes, and another looks")?;
     for (event, input) in after {
-        ledger.tasks().handle(&id, &owner, input)?;
-        keep(&ledger, event)?;
+        work.handle(input)?;
+        keep(&caller, event)?;
     }
     Ok(steps)
 }

@@ -228,7 +228,7 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let clock = HandClock::default();
-            let options = Options { clock: Arc::new(clock.clone()) };
+            let options = Options { clock: Arc::new(clock.clone()), ..Options::default() };
             let ledger = Ledger::open(folder.path().join("l.db"), options).unwrap();
             let intent = Intent {
                 scope: Scope::local("shop"),

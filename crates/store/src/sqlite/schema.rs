@@ -11,7 +11,7 @@ use steadfast_core::fingerprint::Secret;
 use super::OpenError;
 
 /// One script a version: from what stands at its place to the next.
-const MIGRATIONS: [&str; 1] = [
+const MIGRATIONS: [&str; 2] = [
     // A rowid table appends in the order of time and its index holds 8 bytes a key: see docs/adr/0002-ledger-schema.md.
     "CREATE TABLE steadfast_record (
         id INTEGER PRIMARY KEY,
@@ -50,6 +50,20 @@ const MIGRATIONS: [&str; 1] = [
     CREATE INDEX steadfast_task_by_end ON steadfast_task (expires_at) WHERE expires_at IS NOT NULL;
     -- The last batch that each writer committed: how a failed COMMIT is read back.
     CREATE TABLE steadfast_batch (writer BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;",
+    // Who works on a task, as it is for claims: `until` is set as long as a task is unfinished. Beside it what only a
+    // worker needs, gone with the task's end. A task of before has a worker of no run of this machine: it is gone.
+    "ALTER TABLE steadfast_task ADD COLUMN server TEXT NOT NULL DEFAULT '';
+    ALTER TABLE steadfast_task ADD COLUMN operation TEXT NOT NULL DEFAULT '';
+    ALTER TABLE steadfast_task ADD COLUMN resume TEXT;
+    ALTER TABLE steadfast_task ADD COLUMN answers TEXT;
+    ALTER TABLE steadfast_task ADD COLUMN owner BLOB NOT NULL DEFAULT x'00000000000000000000000000000000';
+    ALTER TABLE steadfast_task ADD COLUMN boot BLOB NOT NULL DEFAULT x'00000000000000000000000000000000';
+    ALTER TABLE steadfast_task ADD COLUMN until INTEGER;
+    ALTER TABLE steadfast_task ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    UPDATE steadfast_task SET until = 0
+        WHERE state ->> '$.status' = 'Working' OR state -> '$.status.InputRequired' IS NOT NULL;
+    CREATE INDEX steadfast_task_open ON steadfast_task (tenant, principal) WHERE until IS NOT NULL;
+    CREATE INDEX steadfast_task_by_owner ON steadfast_task (tenant, principal);",
 ];
 
 const CREATE_META: &str =
@@ -105,4 +119,38 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row("SELECT value FROM steadfast_meta WHERE name = 'version'", [], |row| row.get(0))
         .optional()?;
     Ok(found.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_the_first_version_are_kept_and_the_unfinished_among_them_have_no_living_worker() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&format!("{CREATE_META}; {}", MIGRATIONS[0])).unwrap();
+        connection.execute("INSERT INTO steadfast_meta VALUES ('version', 1)", []).unwrap();
+        let statuses = [
+            r#""Working""#,
+            r#"{"InputRequired":{"open":{"a":"{}"}}}"#,
+            r#"{"Completed":{"result":"Working"}}"#,
+            r#"{"Failed":{"error":"{}"}}"#,
+            r#""Cancelled""#,
+        ];
+        for (id, status) in statuses.iter().enumerate() {
+            connection
+                .execute(
+                    "INSERT INTO steadfast_task (id, tenant, principal, state) VALUES (?1, 't', 'p', ?2)",
+                    (id.to_string(), format!(r#"{{"owner":"Working","status":{status}}}"#)),
+                )
+                .unwrap();
+        }
+        migrate(&mut connection, Path::new("x")).unwrap();
+        migrate(&mut connection, Path::new("x")).unwrap();
+        let mut open =
+            connection.prepare("SELECT id FROM steadfast_task WHERE until = 0 ORDER BY id").unwrap();
+        let open: Vec<String> = open.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(open, ["0", "1"]);
+        assert_eq!(version(&connection).unwrap(), KNOWN);
+    }
 }

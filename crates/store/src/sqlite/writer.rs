@@ -112,10 +112,10 @@ pub(crate) trait Job: Send {
 /// How a caller is told: on the writer's thread, so it must only hand over.
 pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
-/// A job that comes by itself, made anew each time.
+/// Jobs that come by themselves, made anew each time.
 pub(crate) struct Every {
     pub(crate) interval: Duration,
-    pub(crate) make: Box<dyn Fn() -> Option<Box<dyn Job>> + Send>,
+    pub(crate) make: Box<dyn Fn() -> Vec<Box<dyn Job>> + Send>,
 }
 
 /// The writer of one process on one file.
@@ -212,7 +212,7 @@ struct State {
     /// COMMIT; a test makes it fail.
     commit: Commit,
     every: Option<Every>,
-    /// When it comes next.
+    /// When they come next.
     due: Instant,
     queued: Arc<AtomicUsize>,
 }
@@ -281,7 +281,7 @@ impl State {
         loop {
             // Between two transactions, however many jobs wait: their effects may be slow, and a lease must not run out
             // for it.
-            if let Some(job) = self.own_job() {
+            for job in self.own_jobs() {
                 waiting.push_front(Entry { job, failed: None });
             }
             if waiting.is_empty() {
@@ -304,9 +304,11 @@ impl State {
         }
     }
 
-    /// The job that comes by itself, if it is time for it.
-    fn own_job(&mut self) -> Option<Box<dyn Job>> {
-        let every = self.every.as_ref().filter(|_| Instant::now() >= self.due)?;
+    /// The jobs that come by themselves, if it is time for them.
+    fn own_jobs(&mut self) -> Vec<Box<dyn Job>> {
+        let Some(every) = self.every.as_ref().filter(|_| Instant::now() >= self.due) else {
+            return Vec::new();
+        };
         self.due = Instant::now() + every.interval;
         (every.make)()
     }
