@@ -26,9 +26,10 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// `params.notifications` is missing or has the wrong shape (SUB-27), or it asks for tasks and the request does not
 /// declare the extension (SUB-26).
 pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objection> {
+    // A map first: what is derived would take an array for its fields in their order.
     #[derive(Deserialize)]
     struct Params {
-        notifications: Wanted,
+        notifications: Map<String, Value>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -44,7 +45,9 @@ pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objec
         #[serde(default)]
         task_ids: Option<BTreeSet<String>>,
     }
-    let Ok(Params { notifications: wanted }) = serde_json::from_str(&request.params) else {
+    let wanted = serde_json::from_str(&request.params)
+        .and_then(|Params { notifications }| serde_json::from_value::<Wanted>(notifications.into()));
+    let Ok(wanted) = wanted else {
         let text = "params.notifications must be an object of flags, resourceSubscriptions and taskIds; send one, {} for nothing";
         return Err(Objection { code: -32602, error: message::error_body(-32602, text) });
     };
