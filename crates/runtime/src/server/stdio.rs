@@ -79,8 +79,7 @@ where
                 Err(error) => break Err(error),
             },
             written = &mut writing => {
-                connection.abandon();
-                return written.unwrap_or_else(|_| Err(io::Error::other("the writer ended")));
+                break written.unwrap_or_else(|_| Err(io::Error::other("the writer ended")));
             }
             () = &mut ending => break Ok(()),
         }
@@ -92,8 +91,10 @@ where
     // A handler that does not stop in time ends with the process or the runtime.
     let _ = tokio::time::timeout(options.drain, async { while running.join_next().await.is_some() {} }).await;
     running.detach_all();
-    // What was answered before the end is still written, if the peer still reads.
-    let _ = tokio::time::timeout(options.drain, writing).await;
+    if !writing.is_finished() {
+        // What was answered before the end is still written, if the peer still reads.
+        let _ = tokio::time::timeout(options.drain, writing).await;
+    }
     outcome
 }
 
