@@ -50,7 +50,7 @@ impl Clock for SystemClock {
 }
 
 /// A wall time as RFC 3339 in UTC, to the millisecond.
-pub(crate) fn rfc_3339(wall: Wall) -> String {
+pub fn rfc_3339(wall: Wall) -> String {
     let millis = wall.as_unix_millis();
     let (days, in_day) = (millis / 86_400_000, millis % 86_400_000);
     // Howard Hinnant's days_from_civil, turned around: eras of 400 years that begin on the first of March.

@@ -10,7 +10,7 @@ mod ledger;
 mod sqlite;
 mod tasks;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, rfc_3339};
 pub use ledger::{
     Answer, Claimed, ExecuteError, Executed, Execution, Intent, Ledger, LedgerView, Line, Options, Refusal,
 };

@@ -117,8 +117,17 @@ impl Tasks {
     /// # Errors
     /// There is none for this caller, or the file cannot be read.
     pub fn get(&self, id: &str, caller: &TaskOwner) -> Result<Task<String>, TaskFailure> {
+        self.find(id)
+            .and_then(|task| if task.belongs_to(caller) { Ok(task) } else { Err(TaskFailure::NotFound) })
+    }
+
+    /// The task as it is now, whoever's it is: for those who look after tasks, never for a caller (TSK-52).
+    ///
+    /// # Errors
+    /// There is none, or the file cannot be read.
+    pub fn find(&self, id: &str) -> Result<Task<String>, TaskFailure> {
         let found = self.file.look(|connection| rows::find(connection, id))?;
-        found.map(|row| row.task).filter(|task| task.belongs_to(caller)).ok_or(TaskFailure::NotFound)
+        found.map(|row| row.task).ok_or(TaskFailure::NotFound)
     }
 
     /// A caller's tasks with their ids, newest first, at most `limit`: all, or those that are older than the one named.
@@ -212,13 +221,16 @@ impl Tasks {
         Ok(task)
     }
 
-    /// The unfinished tasks of a server whose worker is gone: its lease is over (ruling 10).
+    /// The unfinished tasks of a server whose worker is gone: its lease is over (ruling 10). Those that this process works
+    /// on itself are not among them, also where it slept through their leases.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn orphans(&self, server: &str) -> Result<Vec<String>, TaskFailure> {
         let now = self.file.clock.stamp();
-        Ok(self.file.look(|connection| rows::orphans(connection, server, now))?)
+        let mut orphans = self.file.look(|connection| rows::orphans(connection, server, now))?;
+        orphans.retain(|id| !self.holds.contain(id));
+        Ok(orphans)
     }
 
     /// Makes this process the worker of a task in the place of one that is gone. Of two that try, one succeeds.

@@ -178,6 +178,7 @@ fn ruling_10_a_late_worker_whom_nobody_replaced_still_finishes() {
     let tasks = clock.open(&folder.path().join("t.db"));
     let work = create(&tasks, "a", None);
     clock.wait(LEASE * 10);
+    assert_eq!(tasks.orphans("shop"), Ok(vec![]), "it is not its own orphan");
     assert_eq!(work.handle(Input::Finish("{}".into())).unwrap().0, Effect::Changed);
     assert_eq!(tasks.orphans("shop"), Ok(vec![]), "what is over is nobody's orphan");
     assert_eq!(tasks.take_over(work.id()).err(), Some(TaskFailure::Over("completed")));
@@ -191,6 +192,7 @@ fn a_task_that_is_let_go_needs_no_lease_to_run_out() {
     let [ours, theirs] = [clock.open(&path), clock.open(&path)];
     let work = create(&ours, "a", None);
     let id = work.id().to_owned();
+    assert_eq!(theirs.orphans("shop"), Ok(vec![]));
     work.release().unwrap();
     assert_eq!(theirs.orphans("shop"), Ok(vec![id.clone()]));
     assert!(theirs.take_over(&id).is_ok());

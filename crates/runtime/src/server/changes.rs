@@ -1,6 +1,6 @@
 //! What changed, told to those who listen: each has a bounded backlog of its own and none waits for another.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use steadfast_core::subscription::{Change, Filter};
@@ -66,6 +66,27 @@ impl Changes {
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(&backlog));
         Listening { backlog }
+    }
+
+    /// Whether anybody listens for it.
+    pub fn is_heard(&self, change: &Change) -> bool {
+        self.heard_by(|granted| granted.covers(change))
+    }
+
+    /// The tasks that anybody listens for.
+    pub fn tasks(&self) -> BTreeSet<String> {
+        let mut tasks = BTreeSet::new();
+        self.heard_by(|granted| {
+            tasks.extend(granted.tasks.iter().cloned());
+            false
+        });
+        tasks
+    }
+
+    /// Whether one of those who listen was granted such a filter.
+    fn heard_by(&self, mut granted: impl FnMut(&Filter) -> bool) -> bool {
+        let listeners: Vec<_> = lock(&self.listeners).iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().any(|listener| granted(&lock(&listener.state).granted))
     }
 
     /// Tells everybody who listens for it. Never waits.

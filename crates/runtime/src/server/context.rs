@@ -68,6 +68,18 @@ impl Context {
         Self::new(Arc::clone(&self.caller), None, cancelled, Gate::default(), None)
     }
 
+    /// Work that outlives its request and reports to somebody else, who passes it on (LEG-113).
+    #[must_use]
+    pub(super) fn reporting_to(self, progress: Arc<watch::Sender<Option<Progress>>>) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
+    /// The same request under another cancel switch.
+    #[must_use]
+    pub(super) fn under(&self, cancelled: CancellationToken) -> Self {
+        Self { cancelled, ..self.clone() }
+    }
+
     /// Who asks.
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller

@@ -11,6 +11,7 @@ mod listen;
 mod outlet;
 mod session;
 pub mod stdio;
+pub mod toolkit;
 pub mod tools;
 
 use std::future::Future;

@@ -81,7 +81,7 @@ impl Work {
     ///
     /// # Errors
     /// It is gone, somebody else holds it, or nothing is stored: then the lease runs out by itself.
-    pub fn release(self) -> Result<(), TaskFailure> {
+    pub fn release(&self) -> Result<(), TaskFailure> {
         let epoch = self.epoch;
         self.tasks.holds.let_go(&self.id, epoch);
         self.tasks.change(&self.id, move |row, now| Ok(row.hold.release(epoch, now)?)).map(drop)
@@ -114,6 +114,10 @@ pub(crate) struct Holds(Arc<Mutex<BTreeMap<String, u64>>>);
 impl Holds {
     fn hold(&self, id: String, epoch: u64) {
         self.lock().insert(id, epoch);
+    }
+
+    pub(super) fn contain(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
     }
 
     /// Lets a hold go; a later one of the same task stays.

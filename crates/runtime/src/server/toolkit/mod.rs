@@ -1,0 +1,3 @@
+//! A small, typed way to write a server.
+
+pub mod tasks;
