@@ -3,6 +3,7 @@
 mod basics;
 pub mod charges;
 pub mod inventory;
+pub mod jobs;
 mod mutation;
 
 use std::sync::Arc;
@@ -30,5 +31,6 @@ pub fn server(ledger: Arc<Ledger>) -> Result<Arc<Tools>, StoreError> {
 /// The ledger cannot be written.
 pub fn prepare(ledger: &Ledger) -> Result<(), StoreError> {
     ledger.prepare(charges::SCHEMA)?;
-    ledger.prepare(inventory::SCHEMA)
+    ledger.prepare(inventory::SCHEMA)?;
+    ledger.prepare(jobs::SCHEMA)
 }

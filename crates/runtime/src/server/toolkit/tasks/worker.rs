@@ -131,6 +131,14 @@ impl Worker {
         &self.context
     }
 
+    /// The task's id, once the call is a task: a name for what a successor is to find.
+    pub fn task(&self) -> Option<String> {
+        match &*self.link.stage.borrow() {
+            Stage::Task(held) => Some(held.id().to_owned()),
+            Stage::Call | Stage::Promotable | Stage::Wanting => None,
+        }
+    }
+
     /// Says how far a task is, for a person. Never waits: the latest is kept, and stored at most four times a second.
     pub fn report(&self, message: impl Into<String>) {
         self.link.report.send_replace(Some(message.into()));
