@@ -32,7 +32,16 @@ impl File {
         T: Send + 'static,
         F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
     {
-        wait(|reply| self.writer.submit(Transition::job(transition, 0, reply)))
+        self.change_by(0, transition)
+    }
+
+    /// As [`Self::change`], for a transition that carries `bytes` of a payload.
+    pub(crate) fn change_by<T, F>(&self, bytes: usize, transition: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection, Stamp) -> rusqlite::Result<T> + Send + 'static,
+    {
+        wait(|reply| self.writer.submit(Transition::job(transition, bytes, reply)))
     }
 }
 

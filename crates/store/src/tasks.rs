@@ -40,7 +40,7 @@ pub struct NewTask {
     /// What a successor needs to go on, such as the arguments; kept until the task ends. `None` where a successor
     /// could not: then nothing of the call is stored.
     pub resume: Option<String>,
-    /// How long it is kept, counted from its creation; `None` for ever.
+    /// How long it is kept, counted from its creation on the wall clock; `None` for ever.
     pub ttl: Option<Duration>,
     /// How often a caller should ask.
     pub poll_interval: Option<Duration>,
@@ -192,8 +192,8 @@ impl Tasks {
         caller: &TaskOwner,
         answers: BTreeMap<String, String>,
     ) -> Result<(Vec<String>, Task<String>), TaskFailure> {
-        let caller = caller.clone();
-        self.change(id, move |row, now| {
+        let (caller, bytes) = (caller.clone(), answers.values().map(String::len).sum());
+        self.change_by(bytes, id, move |row, now| {
             let effect = row.of(&caller)?.task.handle(now.wall, Input::Answer(answers.clone()))?;
             let Effect::Answered(taken) = effect else { return Ok(Vec::new()) };
             let keys = taken.iter().map(|(key, _)| key.clone()).collect();
@@ -283,13 +283,22 @@ impl Tasks {
     }
 
     /// One transition of one task, in one transaction.
-    fn change<T, F>(&self, id: &str, mut change: F) -> Result<(T, Task<String>), TaskFailure>
+    fn change<T, F>(&self, id: &str, change: F) -> Result<(T, Task<String>), TaskFailure>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut rows::Row, Stamp) -> Result<T, TaskFailure> + Send + 'static,
+    {
+        self.change_by(0, id, change)
+    }
+
+    /// As [`Self::change`], by a payload of so many bytes.
+    fn change_by<T, F>(&self, bytes: usize, id: &str, mut change: F) -> Result<(T, Task<String>), TaskFailure>
     where
         T: Send + 'static,
         F: FnMut(&mut rows::Row, Stamp) -> Result<T, TaskFailure> + Send + 'static,
     {
         let id = id.to_owned();
-        self.file.change(move |connection: &Connection, now| {
+        self.file.change_by(bytes, move |connection: &Connection, now| {
             let Some(mut row) = rows::find(connection, &id)? else { return Ok(Err(TaskFailure::NotFound)) };
             let before = (row.task.updated_at(), row.hold);
             match change(&mut row, now) {

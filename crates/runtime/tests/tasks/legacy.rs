@@ -249,12 +249,7 @@ async fn leg_109_who_waits_for_the_result_is_asked_and_told_of_progress_on_the_s
     let worker = begun.worker.clone();
     let asking = question("size");
     let asking = tokio::spawn(async move { worker.ask(asking).await });
-    let asked = loop {
-        let message = peer.next().await;
-        if message["method"] == "elicitation/create" {
-            break message;
-        }
-    };
+    let asked = question_of(&mut peer).await;
     let error = json!({ "code": -1, "message": "no" });
     peer.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error })).await;
     let Err(AskError::Refused { key, error: given }) = asking.await.unwrap() else { panic!("not refused") };
@@ -269,6 +264,47 @@ async fn leg_109_who_waits_for_the_result_is_asked_and_told_of_progress_on_the_s
     };
     assert_eq!(result["content"], done()["content"]);
     assert_eq!(result["_meta"][RELATED], json!({ "taskId": id }));
+}
+
+// shows: TSK-68, I-24
+#[tokio::test]
+async fn leg_109_a_question_whose_stream_went_away_is_put_on_the_next_one() {
+    let mut process = Bench::new().start();
+    let mut peer = Peer::connect(&process);
+    peer.initialize().await;
+    peer.ask_legacy("call", "tools/call", augmented("at_once")).await;
+    let id = peer.next().await["result"]["task"]["taskId"].clone();
+    let begun = process.begun().await;
+    peer.ask_legacy("first", "tasks/result", json!({ "taskId": id })).await;
+    let worker = begun.worker.clone();
+    let question = Question { method: "elicitation/create".into(), params: r#"{"message":"?"}"#.into() };
+    let asking = tokio::spawn(async move { worker.ask([("name".to_owned(), question)].into()).await });
+    let first = question_of(&mut peer).await;
+    peer.ask_legacy("second", "tasks/result", json!({ "taskId": id })).await;
+    let notice = json!({ "requestId": "first" });
+    peer.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": notice })).await;
+    let second = question_of(&mut peer).await;
+    assert_ne!(first["id"], second["id"]);
+    peer.send(json!({ "jsonrpc": "2.0", "id": second["id"], "result": { "action": "accept" } })).await;
+    assert_eq!(asking.await.unwrap().unwrap()["name"], r#"{"action":"accept"}"#);
+    begun.finish(done());
+    loop {
+        let message = peer.next().await;
+        assert_ne!(message["id"], "first", "G5");
+        if message["id"] == "second" {
+            break assert_eq!(message["result"]["content"], done()["content"]);
+        }
+    }
+}
+
+/// The next question, past what is only told.
+async fn question_of(peer: &mut Peer) -> Value {
+    loop {
+        let message = peer.next().await;
+        if message["method"] == "elicitation/create" {
+            break message;
+        }
+    }
 }
 
 #[tokio::test]

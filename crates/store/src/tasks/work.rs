@@ -71,7 +71,15 @@ impl Work {
     /// It is gone, somebody else holds it, it refused, or nothing is stored.
     pub fn handle(&self, input: Input<String>) -> Result<(Effect<String>, Task<String>), TaskFailure> {
         let epoch = self.epoch;
-        self.tasks.change(&self.id, move |row, now| {
+        let bytes = match &input {
+            Input::Finish(payload)
+            | Input::Fail { error: payload, .. }
+            | Input::Expire { error: payload, .. } => payload.len(),
+            Input::Ask(payloads) | Input::Answer(payloads) => payloads.values().map(String::len).sum(),
+            Input::Report { message } => message.len(),
+            Input::Cancel | Input::Checkpoint => 0,
+        };
+        self.tasks.change_by(bytes, &self.id, move |row, now| {
             row.hold.check(epoch)?;
             Ok(row.task.handle(now.wall, input.clone())?)
         })

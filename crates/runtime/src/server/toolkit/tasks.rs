@@ -26,6 +26,7 @@ use steadfast_core::hop::Revision;
 use steadfast_core::subscription::Change;
 use steadfast_core::task::Task;
 use steadfast_store::{StoreError, TaskFailure};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -143,7 +144,7 @@ struct Inner {
     /// Progress of the legacy tasks of this process, for whoever waits for their results (LEG-113).
     forwards: Mutex<HashMap<String, Forward>>,
     /// Questions that legacy clients are being asked now, by task and key.
-    asking: Mutex<HashSet<(String, String)>>,
+    asking: watch::Sender<HashSet<(String, String)>>,
 }
 
 impl Tasks {
@@ -160,7 +161,7 @@ impl Tasks {
             ending: CancellationToken::new(),
             shifts: TaskTracker::new(),
             forwards: Mutex::default(),
-            asking: Mutex::default(),
+            asking: watch::Sender::default(),
         }))
     }
 }

@@ -17,7 +17,7 @@ use steadfast_core::time::Wall;
 use tokio::sync::watch;
 
 use super::methods::failed;
-use super::run::own;
+use super::run::{own, refuse};
 use super::worker::{refusal, text};
 use super::{Inner, lock, shape};
 use crate::server::{Answer, Caller, Context};
@@ -67,11 +67,13 @@ impl Inner {
     /// `tasks/result`: waits until the task is over, then answers as its call would have been.
     pub(super) async fn result(&self, id: &str, context: &Context) -> Answer {
         let mut changed = self.board.watch(id);
+        let mut freed = self.asking.subscribe();
         let forward = lock(&self.forwards).get(id).cloned();
         let mut told: Option<Wall> = None;
         let wait = async {
             loop {
                 changed.mark_unchanged();
+                freed.mark_unchanged();
                 let task = {
                     let (id, caller) = (id.to_owned(), context.caller().principal.clone());
                     self.stored(move |store| store.get(&id, &caller)).await
@@ -101,8 +103,11 @@ impl Inner {
                             open.iter().find_map(|(key, it)| Some((Asking::begin(self, id, key)?, it)));
                         match asked {
                             Some((asking, question)) => asking.put(question, context, &mut changed).await,
-                            // Each is put on another stream.
-                            None => drop(changed.changed().await),
+                            // Each is put on another stream, until that has its answer or goes away.
+                            None => tokio::select! {
+                                _ = changed.changed() => {}
+                                _ = freed.changed() => {}
+                            },
                         }
                     }
                 }
@@ -117,6 +122,8 @@ impl Inner {
         tokio::select! {
             answer = wait => answer,
             never = pass => match never {},
+            // The wait was cancelled and not the task (TSK-68): nobody reads this.
+            () = context.cancelled().cancelled() => refuse(-32603, "the wait for the result was cancelled"),
         }
     }
 }
@@ -130,7 +137,13 @@ struct Asking<'a> {
 impl<'a> Asking<'a> {
     fn begin(inner: &'a Inner, id: &str, key: &str) -> Option<Self> {
         let place = (id.to_owned(), key.to_owned());
-        lock(&inner.asking).insert(place.clone()).then_some(Self { inner, place })
+        let mut is_free = false;
+        inner.asking.send_if_modified(|asking| {
+            is_free = asking.insert(place.clone());
+            // Nobody waits for a question to be taken.
+            false
+        });
+        is_free.then_some(Self { inner, place })
     }
 
     /// Asks, and stores the answer; returns early once the question is open no more.
@@ -164,7 +177,8 @@ impl<'a> Asking<'a> {
             Ok(Reply::Result(answer)) => text(&answer),
             Ok(Reply::Error(error)) => refusal(&text(&error)),
             Err(_) => {
-                // This stream cannot ask; the question waits for one that can, or for its end.
+                // This stream cannot ask; the question is another's, or waits for its end.
+                drop(self);
                 let _ = changed.changed().await;
                 return;
             }
@@ -179,6 +193,6 @@ impl<'a> Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        lock(&self.inner.asking).remove(&self.place);
+        self.inner.asking.send_if_modified(|asking| asking.remove(&self.place));
     }
 }
