@@ -1,0 +1,159 @@
+//! A connection's socket: it is given up when the peer takes nothing of what waits for it (ruling 17), and it tells
+//! what the server at its other end cannot see.
+
+use std::io;
+use std::net::Shutdown;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+/// One connection, as those see it who do not read or write it.
+#[derive(Debug)]
+pub(super) struct Line {
+    stream: TcpStream,
+    open: AtomicUsize,
+    /// Since when nothing is open, if nothing is.
+    quiet_since: Mutex<Instant>,
+}
+
+/// A request whose answer is not yet written.
+#[derive(Debug)]
+pub(super) struct Work(Arc<Line>);
+
+impl Line {
+    pub(super) fn new(stream: TcpStream) -> Arc<Self> {
+        let (open, quiet_since) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
+        Arc::new(Self { stream, open, quiet_since })
+    }
+
+    /// A request came.
+    pub(super) fn begin(self: &Arc<Self>) -> Work {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Work(Arc::clone(self))
+    }
+
+    /// Waits until no request was open for `limit`. A head that drips in is none, and what is no HTTP is none.
+    pub(super) async fn quiet(&self, limit: Duration) {
+        loop {
+            let since = *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = if self.open.load(Ordering::Relaxed) > 0 {
+                limit
+            } else {
+                limit.saturating_sub(since.elapsed())
+            };
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// Whether the peer has closed its end. The HTTP/1.1 server does not look while bytes of a pipelined request wait
+    /// to be read, so a stream asks for itself whenever it is time for a sign of life.
+    pub(super) fn peer_is_gone(&self) -> bool {
+        let mut readiness = pin!(self.stream.ready(Interest::READABLE));
+        match readiness.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(ready)) => ready.is_read_closed(),
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        *self.0.quiet_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The reading and writing end.
+#[derive(Debug)]
+pub(super) struct Socket {
+    line: Arc<Line>,
+    stall: Duration,
+    /// Runs while bytes wait and the peer takes none.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Socket {
+    pub(super) const fn new(line: Arc<Line>, stall: Duration) -> Self {
+        Self { line, stall, stalled: None }
+    }
+
+    fn poll_written(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let stream = &self.line.stream;
+        loop {
+            if stream.poll_write_ready(context)?.is_pending() {
+                let stall = self.stall;
+                let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+                ready!(stalled.as_mut().poll(context));
+                let text = format!("the peer took nothing for {} s while an answer waited", stall.as_secs());
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)));
+            }
+            match write(stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => {
+                    self.stalled = None;
+                    return Poll::Ready(outcome);
+                }
+            }
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.line.stream.poll_read_ready(context))?;
+            match self.line.stream.try_read_buf(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome.map(drop)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_written(context, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_written(context, |stream| stream.try_write_vectored(pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(socket2::SockRef::from(&self.line.stream).shutdown(Shutdown::Write))
+    }
+}
