@@ -195,6 +195,13 @@ impl Bench {
         Self { clock: HandClock::default(), folder: Arc::new(tempfile::tempdir().unwrap()) }
     }
 
+    /// Takes the table of tasks away, as a broken disk might.
+    pub(crate) fn break_store(&self) {
+        let ledger =
+            Ledger::open(self.folder.path().join("t.db"), steadfast_store::Options::default()).unwrap();
+        ledger.prepare("DROP TABLE steadfast_task").unwrap();
+    }
+
     pub(crate) fn start(&self) -> Process {
         self.start_with(100)
     }

@@ -291,6 +291,25 @@ async fn tsk_48_task_methods_are_refused_to_who_does_not_declare_the_extension()
     }
 }
 
+// shows: TSK-49, ruling 11
+#[tokio::test]
+async fn tsk_49_a_store_that_fails_is_internal_trouble_and_begins_no_work() {
+    let bench = Bench::new();
+    let mut process = bench.start();
+    let id = process.create(&able("a"), "at_once").await;
+    let _begun = process.begun().await;
+    bench.break_store();
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let params = json!({ "taskId": id, "inputResponses": {} });
+        let trouble = process.ask(&able("a"), method, params).await.unwrap_err();
+        assert_eq!(trouble["code"], -32603, "{method}");
+    }
+    let refused = process.call(&able("a"), "at_once").await.unwrap();
+    let error = &refused["_meta"]["steadfast/error"];
+    assert_eq!((&error["category"], &error["outcome"]), (&json!("store"), &json!("not_executed")));
+    assert!(process.is_idle(), "what cannot be stored is not begun");
+}
+
 // shows: TSK-54, TSK-55, TSK-56, SUB-06
 #[tokio::test]
 async fn tsk_54_a_listener_hears_of_its_own_tasks_and_each_time_the_whole_of_it() {
