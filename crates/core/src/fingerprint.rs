@@ -156,6 +156,22 @@ impl Scope {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 
+impl Secret {
+    /// A key for one purpose, which tells nothing of this secret or of a fingerprint under it.
+    pub fn key_for(&self, purpose: &str) -> [u8; 32] {
+        let mut mac = self.mac();
+        feed(purpose.as_bytes(), |bytes| mac.update(bytes));
+        mac.finalize().into_bytes().into()
+    }
+
+    fn mac(&self) -> Hmac<Sha256> {
+        // HMAC pads a short key with zeros to its block; doing so here leaves nothing that could fail.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&self.0);
+        Hmac::<Sha256>::new(&block.into())
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
@@ -176,10 +192,7 @@ impl Fingerprint {
     /// HMAC-SHA-256 over the operation's own name and the canonical arguments (ruling 4). The member that carries
     /// the key is the caller's to leave out first; absent arguments are `{}`.
     pub fn of(secret: &Secret, operation: &str, arguments: &Document) -> Self {
-        // HMAC pads a short key with zeros to its block; doing so here leaves nothing that could fail.
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&secret.0);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
+        let mut mac = secret.mac();
         feed(operation.as_bytes(), |bytes| mac.update(bytes));
         feed(arguments.canonical().as_bytes(), |bytes| mac.update(bytes));
         Self(mac.finalize().into_bytes().into())

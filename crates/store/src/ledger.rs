@@ -210,6 +210,12 @@ impl Ledger {
         self.tasks.clone()
     }
 
+    /// A key of this file for one purpose, the same for every process that opens it: to seal what leaves the process and
+    /// comes back. It tells nothing of the file's other secrets.
+    pub fn key_for(&self, purpose: &str) -> [u8; 32] {
+        self.secret.key_for(purpose)
+    }
+
     /// What a key is bound to: the operation's own name and its canonical arguments, under this file's secret.
     pub fn fingerprint(&self, operation: &str, arguments: &Document) -> Fingerprint {
         Fingerprint::of(&self.secret, operation, arguments)
