@@ -1,18 +1,23 @@
 //! The loop that obeys a [`Responder`]: handle, drain, sleep until the timeout.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::responder::{Answer, Input, Output};
-use steadfast_core::exchange::{Clock, Operation, Reply, Responder};
+use steadfast_core::exchange::{Clock, Operation, Progress, Reply, Responder};
 use steadfast_core::hop::Transport;
 use steadfast_core::time::Now;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::Answering;
 use super::admit::Admitted;
 use super::context::{Context, Gate};
 use super::endpoint::Endpoint;
@@ -40,6 +45,8 @@ pub(super) struct Way {
     pub(super) stall: Option<Duration>,
 }
 
+type Reports = watch::Receiver<Option<Progress>>;
+
 /// What became of a handler.
 enum Handled {
     Answer(super::Answer),
@@ -62,34 +69,38 @@ pub(super) async fn respond(
     let clock = endpoint.clock;
     let gate = Gate::open(outlet);
     let cancelled = CancellationToken::new();
-    let (progress_in, mut progress_out) = watch::channel(None);
-    let progress = spec.token.as_ref().map(|_| Arc::new(progress_in));
+    // Who asked for no progress pays for none.
+    let (progress, mut reports) = match spec.token {
+        Some(_) => {
+            let (reported, reports) = watch::channel(None);
+            (Some(Arc::new(reported)), Some(reports))
+        }
+        None => (None, None),
+    };
     let questions = session.as_ref().map(|session| Arc::clone(&session.questions));
     let context = Context::new(caller, progress, cancelled.clone(), gate.clone(), questions);
-    let mut handler = {
+    let handler = {
         let (service, gate, id) = (Arc::clone(&endpoint.service), gate.clone(), spec.id.clone());
-        match spec.operation {
-            Operation::Listen => {
-                let ending = endpoint.ending.clone();
-                tokio::spawn(async move {
-                    match listen::run(&*service, &request, &context, &gate, &id, ending).await {
-                        Some(answer) => Handled::Answer(answer),
-                        None => Handled::Overflow,
-                    }
-                })
-            }
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => tokio::spawn(async move {
-                if let Some(session) = session
-                    && let Some(answer) = session.answer(&request, &*service).await
-                {
-                    return Handled::Answer(answer);
+        let (operation, ending) = (spec.operation, endpoint.ending.clone());
+        caught(async move {
+            match operation {
+                Operation::Listen => {
+                    let ended = listen::run(&*service, &request, &context, &gate, &id, ending).await;
+                    Some(ended.map_or(Handled::Overflow, Handled::Answer))
                 }
-                Handled::Answer(service.answer(request, context).await)
-            }),
-        }
+                Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+                    if let Some(session) = session
+                        && let Some(answer) = session.answer(&request, &*service).await
+                    {
+                        return Some(Handled::Answer(answer));
+                    }
+                    answered(service.answer(request, context)).await.map(Handled::Answer)
+                }
+            }
+        })
     };
+    let mut handler = pin!(handler);
     let mut free = Some(free);
-    let mut progress_open = true;
     let mut peer_open = true;
     let mut cut = false;
     // Kept after the answer was given to it, until the peer took it.
@@ -154,27 +165,23 @@ pub(super) async fn respond(
         }
         let timeout = exchange.poll_timeout().map(|(at, _)| at);
         let input = tokio::select! {
-            ended = &mut handler, if free.is_some() => {
+            // The handler first: where its answer is there at once no timer is set. Reports last: where they never
+            // cease, all else is still heard.
+            biased;
+            handled = &mut handler, if free.is_some() => {
                 if let Some(free) = free.take() {
                     free();
                 }
-                if let Some(latest) = progress_out.borrow_and_update().clone().filter(|_| progress_open) {
+                if let Some(latest) = reports.as_mut().and_then(|reports| reports.borrow_and_update().clone()) {
                     exchange.handle(clock.now(), Input::Progress(latest));
                 }
-                match ended {
-                    Ok(Handled::Answer(reply)) => exchange.handle(clock.now(), Input::Finished(reply)),
-                    Ok(Handled::Overflow) => fall_behind(&mut exchange, clock.now(), &gate),
-                    Err(_) => {}
+                match handled {
+                    Some(Handled::Answer(reply)) => exchange.handle(clock.now(), Input::Finished(reply)),
+                    Some(Handled::Overflow) => fall_behind(&mut exchange, clock.now(), &gate),
+                    None => {}
                 }
                 Input::HandlerEnded
             }
-            changed = progress_out.changed(), if progress_open => match changed {
-                Ok(()) => match progress_out.borrow_and_update().clone() {
-                    Some(progress) => Input::Progress(progress),
-                    None => continue,
-                },
-                Err(_) => { progress_open = false; continue }
-            },
             event = peer.recv(), if peer_open => match event {
                 Some(PeerEvent::Cancelled) => Input::Cancelled,
                 Some(PeerEvent::Disconnected) => Input::Disconnected,
@@ -190,6 +197,11 @@ pub(super) async fn respond(
                 keep_alive_at = quiet_until(clock.now());
                 continue
             }
+            reported = next(&mut reports), if reports.is_some() => match reported {
+                Some(progress) => Input::Progress(progress),
+                // Nobody is left to report.
+                None => { reports = None; continue }
+            },
         };
         exchange.handle(clock.now(), input);
     }
@@ -197,6 +209,31 @@ pub(super) async fn respond(
         // Undelivered, the answer is kept where its key keeps it; there is nobody left to tell.
         let _ = outlet.taken(stall).await;
     }
+}
+
+/// The handler's answer: at once if it has it at once, else from a task of its own, which is not stopped by what happens
+/// to its request. `None` after a panic in that task.
+async fn answered(mut answering: Answering) -> Option<super::Answer> {
+    match poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => tokio::spawn(answering).await.ok(),
+    }
+}
+
+/// `None` after a panic, which ends this call only.
+async fn caught(handler: impl Future<Output = Option<Handled>>) -> Option<Handled> {
+    let mut handler = pin!(handler);
+    poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))).unwrap_or(Poll::Ready(None))
+    })
+    .await
+}
+
+/// Waits for a report; `None` when there will be none.
+async fn next(reports: &mut Option<Reports>) -> Option<Progress> {
+    let reports = reports.as_mut()?;
+    reports.changed().await.ok()?;
+    reports.borrow_and_update().clone()
 }
 
 /// A listen whose backlog overflowed ends so that its holder fetches again what it covered (SUB-20, ruling 17).

@@ -1,5 +1,6 @@
 //! What all connections of one endpoint share: the service, the limits, and the wish to end.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +12,9 @@ use crate::clock::Clock;
 
 /// One endpoint. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Endpoint {
+pub(super) struct Endpoint(Arc<Shared>);
+
+pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) service: Arc<dyn Service>,
     pub(super) options: Options,
@@ -21,6 +24,14 @@ pub(super) struct Endpoint {
     pub(super) cut: CancellationToken,
     buffered: Buffered,
     under_way: Arc<Semaphore>,
+}
+
+impl Deref for Endpoint {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 /// The bytes that wait for all peers of an endpoint together.
@@ -35,7 +46,7 @@ pub(super) type Permit = OwnedSemaphorePermit;
 
 impl Endpoint {
     pub(super) fn new(service: Arc<dyn Service>, options: Options) -> Self {
-        Self {
+        Self(Arc::new(Shared {
             clock: Clock::start(),
             service,
             options,
@@ -43,7 +54,7 @@ impl Endpoint {
             cut: CancellationToken::new(),
             buffered: Buffered::new(options.max_buffered_bytes),
             under_way: Arc::new(Semaphore::new(options.max_in_flight)),
-        }
+        }))
     }
 
     /// The right to begin one more request; `None` when as many as may be are under way, too much waits for peers
@@ -56,7 +67,7 @@ impl Endpoint {
     }
 
     /// The account of what waits.
-    pub(super) const fn buffered(&self) -> &Buffered {
+    pub(super) fn buffered(&self) -> &Buffered {
         &self.buffered
     }
 

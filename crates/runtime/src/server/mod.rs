@@ -42,7 +42,8 @@ pub trait Service: Send + Sync + 'static {
     /// (CAP-15).
     fn knows(&self, method: &str, caller: &Caller) -> bool;
 
-    /// Answers one request. The future runs in a task of its own; a panic ends that call only.
+    /// Answers one request. The future is polled once where the request was read; if it has no answer then, it runs on
+    /// in a task of its own. So it must not block, and least of all before it first waits. A panic ends that call only.
     ///
     /// `initialize` and `server/discover` come here too. Of the first the answer needs `protocolVersion`, which is the
     /// caller's revision, `capabilities`, `serverInfo` and, where there are any, `instructions`.

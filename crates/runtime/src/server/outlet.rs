@@ -46,7 +46,8 @@ pub(super) enum Next {
 struct State {
     limits: Limits,
     buffered: Buffered,
-    streams: BTreeMap<u64, Stream>,
+    /// Boxed, since a map keeps room for eleven and most have one.
+    streams: BTreeMap<u64, Box<Stream>>,
     /// The streams that hold something, in the order of their turns: each gives one message and goes to the end.
     turns: VecDeque<u64>,
     next_stream: u64,
@@ -96,7 +97,8 @@ impl Outlets {
         state.next_stream += 1;
         if !state.broken {
             let queue = BoundedQueue::new(state.limits);
-            state.streams.insert(stream, Stream { queue, has_writer: true, waits: None, _permit: permit });
+            let open = Stream { queue, has_writer: true, waits: None, _permit: permit };
+            state.streams.insert(stream, Box::new(open));
         }
         Outlet { shared: Arc::clone(&self.shared), stream }
     }
@@ -275,7 +277,7 @@ impl Outlet {
     }
 
     fn with<T: Default>(&self, look: impl FnOnce(&Stream) -> T) -> T {
-        lock(&self.shared).streams.get(&self.stream).map(look).unwrap_or_default()
+        lock(&self.shared).streams.get(&self.stream).map(|stream| look(stream)).unwrap_or_default()
     }
 }
 

@@ -163,7 +163,7 @@ impl Connection {
         id: RequestId,
         request: Request,
     ) -> Result<(Admitted, Option<Arc<Session>>), Refusal> {
-        let Endpoint { service, options, .. } = &self.endpoint;
+        let (service, options) = (&self.endpoint.service, &self.endpoint.options);
         let local = || Caller::local(Transport::Stdio).principal;
         let era = if options.legacy { admit::era_of(&request, &Mirrored::NotHere) } else { Era::Modern };
         let session = match (era, &self.session, request.method.as_str()) {
