@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use steadfast::core::exchange::{Finite, Progress, Reply};
+use steadfast::core::exchange::{Finite, Progress};
 use steadfast::core::fingerprint::Scope;
-use steadfast::server::toolkit::tasks::{Done, TaskPolicy, TaskSupport, Worker};
+use steadfast::server::toolkit::{
+    DefinitionError, Dialogue, Failure, TaskPolicy, TaskSupport, Tool, ToolResult,
+};
 use steadfast_store::{Effect, ExecuteError, Execution, Ledger, Refusal, StoreError};
 use tokio::sync::oneshot;
 
@@ -25,60 +27,71 @@ pub const POLICY: TaskPolicy = TaskPolicy {
     resumes: true,
 };
 
-/// The shop's table of steps. A step that were done twice could not hide.
+/// The shop's table of steps. A step that was done twice could not hide.
 pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shop_step (
     job TEXT NOT NULL, step INTEGER NOT NULL, PRIMARY KEY (job, step)) WITHOUT ROWID";
 
-/// One job, checked.
+/// A tool that works in steps under this name.
+///
+/// # Errors
+/// The name is none.
+pub fn tool(name: &str, ledger: &Arc<Ledger>) -> Result<Tool, DefinitionError> {
+    let ledger = Arc::clone(ledger);
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "steps": { "type": "integer", "minimum": 1, "maximum": 100_000, "default": 10 },
+            "step_ms": { "type": "integer", "minimum": 0, "maximum": 60_000, "default": 100 },
+        },
+    });
+    let description = "Works in steps for as long as it takes: a task, where the caller knows tasks. It stops between \
+                       two steps when it is cancelled, and goes on in the next process if this one dies.";
+    let tool = Tool::raw(name, description, schema, move |call| {
+        let (job, ledger) = (Job::of(call.arguments()), Arc::clone(&ledger));
+        async move { job.run(&ledger, call.dialogue()).await }
+    })?;
+    Ok(tool.task(POLICY))
+}
+
+/// One job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// How many steps.
-    pub steps: u32,
-    /// How long each takes.
-    pub step: Duration,
+struct Job {
+    steps: u32,
+    step: Duration,
 }
 
 impl Job {
-    /// Reads a tool's arguments.
-    ///
-    /// # Errors
-    /// What is wrong with them, and where.
-    pub fn read(arguments: &Map<String, Value>) -> Result<Self, String> {
-        let number = |name: &str, default, range: std::ops::RangeInclusive<u64>| match arguments.get(name) {
-            None => Ok(default),
-            Some(value) => value.as_u64().filter(|number| range.contains(number)).ok_or_else(|| {
-                format!("/{name} must be a whole number from {} to {}", range.start(), range.end())
-            }),
-        };
-        let steps = number("steps", 10, 1..=100_000)?;
-        Ok(Self {
-            steps: u32::try_from(steps).unwrap_or(u32::MAX),
-            step: Duration::from_millis(number("step_ms", 100, 0..=60_000)?),
-        })
+    /// Arguments that are what the schema says.
+    fn of(arguments: &Map<String, Value>) -> Self {
+        let number = |name: &str, default| arguments.get(name).and_then(Value::as_u64).unwrap_or(default);
+        Self {
+            steps: u32::try_from(number("steps", 10)).unwrap_or(u32::MAX),
+            step: Duration::from_millis(number("step_ms", 100)),
+        }
     }
 
     /// Does the steps that are missing. A cancel is seen between two of them.
-    pub async fn run(self, ledger: Arc<Ledger>, worker: Worker) -> Done {
+    async fn run(self, ledger: &Ledger, dialogue: &Dialogue) -> Result<ToolResult, Failure> {
         let mut done = 0;
         while done < self.steps {
             tokio::select! {
-                () = worker.context().cancelled().cancelled() => return Done::Stopped,
+                () = dialogue.context().cancelled().cancelled() => return Err(Failure::stopped()),
                 () = tokio::time::sleep(self.step) => {}
             }
-            done = match worker.task() {
+            done = match dialogue.task() {
                 // Nobody could go on with a call that is no task.
                 None => done + 1,
-                Some(job) => match record(&ledger, job, self.steps).await {
-                    Ok(done) => done,
-                    Err(error) => return answered(true, &error.to_string(), done),
-                },
+                Some(job) => {
+                    let recorded = record(ledger, job, self.steps).await;
+                    recorded.map_err(|error| Failure::failed(error.to_string()))?
+                }
             };
-            worker.report(format!("step {done} of {}", self.steps));
+            dialogue.report(format!("step {done} of {}", self.steps));
             if let (Some(value), total) = (Finite::new(done.into()), Finite::new(self.steps.into())) {
-                worker.context().progress(Progress { value, total, message: None });
+                dialogue.context().progress(Progress { value, total, message: None });
             }
         }
-        answered(false, &format!("{done} steps done"), done)
+        Ok(ToolResult::structured(json!({ "steps": done })))
     }
 }
 
@@ -102,16 +115,4 @@ async fn record(ledger: &Ledger, job: String, steps: u32) -> Result<u32, Execute
     let executed = outcome.await.unwrap_or(Err(ExecuteError::Store(StoreError::Closed)))?;
     let step = std::str::from_utf8(&executed.answer).ok().and_then(|step| step.parse().ok());
     step.ok_or(ExecuteError::Store(StoreError::Damaged("a step that is no number")))
-}
-
-fn answered(is_error: bool, text: &str, done: u32) -> Done {
-    let mut result = json!({
-        "resultType": "complete",
-        "content": [{ "type": "text", "text": text }],
-        "structuredContent": { "steps": done },
-    });
-    if is_error {
-        result["isError"] = true.into();
-    }
-    Done::Answered(Reply::Result(result.to_string().into()))
 }

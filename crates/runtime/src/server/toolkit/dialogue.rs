@@ -183,6 +183,11 @@ impl Dialogue {
         self.worker.context()
     }
 
+    /// The task's id, once the call is a task: a name for what a successor is to find.
+    pub fn task(&self) -> Option<String> {
+        self.worker.task()
+    }
+
     /// Says how far a task is, for a person.
     pub fn report(&self, message: impl Into<String>) {
         self.worker.report(message);
