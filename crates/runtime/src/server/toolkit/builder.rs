@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steadfast_store::{Ledger, StoreError};
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Definition, Put};
 use super::prompts::Prompt;
 use super::resources::{Resource, Template};
 use super::run::Successor;
@@ -44,10 +44,8 @@ pub enum BuildError {
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     /// A task must be durable before its handle is given out (TSK-13).
-    #[error(
-        "the tool {0:?} makes tasks and the server has no store to keep them in; give it one with `store`"
-    )]
-    NoStore(String),
+    #[error("a tool makes tasks and the server has no store to keep them in; give it one with `store`")]
+    NoStore,
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -62,10 +60,10 @@ impl Builder {
             name: name.to_owned(),
             version: version.to_owned(),
             instructions: None,
-            tools: Catalog::new(),
-            resources: Catalog::new(),
-            templates: Catalog::new(),
-            prompts: Catalog::new(),
+            tools: Catalog::new("tools"),
+            resources: Catalog::new("resources"),
+            templates: Catalog::new("templates"),
+            prompts: Catalog::new("prompts"),
             has_tasks: false,
             changing: false,
             logs: false,
@@ -104,39 +102,41 @@ impl Builder {
     pub fn tool(mut self, tool: Result<Tool, DefinitionError>) -> Self {
         match tool {
             Ok(tool) => {
-                let name = tool.name.clone();
                 self.has_tasks |= tool.task.support != TaskSupport::Never;
-                if self.tools.put(&name, tool) {
-                    let why = "there is one of this name already".to_owned();
-                    self.fault.get_or_insert(DefinitionError { what: "tool", name, why });
-                }
+                let fault = add("tool", &self.tools, tool);
+                self.fault(fault)
             }
-            Err(fault) => drop(self.fault.get_or_insert(fault)),
+            Err(fault) => self.fault(Some(fault)),
         }
-        self
     }
 
     /// Adds a resource.
     #[must_use]
     pub fn resource(self, resource: Resource) -> Self {
-        self.resources.put(&resource.uri.clone(), resource);
-        self
+        let fault = add("resource", &self.resources, resource);
+        self.fault(fault)
     }
 
     /// Adds a template of resources.
     #[must_use]
-    pub fn template(mut self, template: Result<Template, DefinitionError>) -> Self {
-        match template {
-            Ok(template) => drop(self.templates.put(&template.pattern.clone(), template)),
-            Err(fault) => drop(self.fault.get_or_insert(fault)),
-        }
-        self
+    pub fn template(self, template: Result<Template, DefinitionError>) -> Self {
+        let fault = match template {
+            Ok(template) => add("template", &self.templates, template),
+            Err(fault) => Some(fault),
+        };
+        self.fault(fault)
     }
 
     /// Adds a prompt.
     #[must_use]
     pub fn prompt(self, prompt: Prompt) -> Self {
-        self.prompts.put(&prompt.name.clone(), prompt);
+        let fault = add("prompt", &self.prompts, prompt);
+        self.fault(fault)
+    }
+
+    /// Keeps the first.
+    fn fault(mut self, fault: Option<DefinitionError>) -> Self {
+        self.fault = self.fault.or(fault);
         self
     }
 
@@ -183,9 +183,8 @@ impl Builder {
         if let Some(fault) = self.fault {
             return Err(fault.into());
         }
-        let makes_tasks = self.tools.find(|tool| (tool.task.support != TaskSupport::Never).then_some(()));
-        if let (Some((tool, ())), None) = (makes_tasks, &self.ledger) {
-            return Err(BuildError::NoStore(tool.name.clone()));
+        if self.has_tasks && self.ledger.is_none() {
+            return Err(BuildError::NoStore);
         }
         let seal = match &self.ledger {
             Some(ledger) => ledger.key_for("request state"),
@@ -227,4 +226,11 @@ impl Builder {
         }
         Ok(Server(inner))
     }
+}
+
+/// Adds a definition under a name that is not taken (TOL-01).
+fn add<T: Definition>(what: &'static str, catalog: &Catalog<T>, definition: T) -> Option<DefinitionError> {
+    let name = definition.id().to_owned();
+    let why = || "there is one of this name already; give each its own".to_owned();
+    (catalog.put(definition) != Put::Added).then(|| DefinitionError { what, name, why: why() })
 }

@@ -1,13 +1,11 @@
 //! The lists, and completion.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::exchange::Reply;
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Definition};
 use super::service::Inner;
 use crate::message;
 use crate::server::{Answer, Caller};
@@ -28,34 +26,31 @@ impl Inner {
         };
         let cursor = cursor.as_deref();
         match method {
-            "tools/list" => self.page(caller, &self.tools, cursor, "tools", |tool| tool.to_json(caller)),
-            "prompts/list" => self.page(caller, &self.prompts, cursor, "prompts", |prompt| prompt.to_json()),
-            "resources/list" => self.page(caller, &self.resources, cursor, "resources", |it| it.to_json()),
-            "resources/templates/list" => {
-                self.page(caller, &self.templates, cursor, "resourceTemplates", |it| it.to_json())
-            }
+            "tools/list" => self.page(caller, &self.tools, cursor, "tools"),
+            "prompts/list" => self.page(caller, &self.prompts, cursor, "prompts"),
+            "resources/list" => self.page(caller, &self.resources, cursor, "resources"),
+            "resources/templates/list" => self.page(caller, &self.templates, cursor, "resourceTemplates"),
             // Not reached: what the service does not know is not handed over.
             other => refuse(-32601, &format!("no such method: {other}")),
         }
     }
 
-    fn page<T>(
+    fn page<T: Definition>(
         &self,
         caller: &Caller,
         catalog: &Catalog<T>,
         cursor: Option<&str>,
         member: &str,
-        write: impl Fn(&T) -> Value,
     ) -> Answer {
-        let Ok((page, next)) = catalog.page(cursor, self.page_size) else {
+        let Ok((page, next)) = catalog.page(caller, cursor, self.page_size) else {
             return refuse(-32602, "params.cursor is none of this list; begin again without one");
         };
-        let page: Vec<Value> = page.iter().map(|definition: &Arc<T>| write(definition)).collect();
+        let page: Vec<Value> = page.iter().map(|definition| definition.to_json(caller)).collect();
         let mut result = json!({ member: page });
         if let Some(next) = next {
             result["nextCursor"] = next.into();
         }
-        self.cacheable(caller, result)
+        self.cacheable(caller, result, catalog.is_public())
     }
 
     /// `completion/complete`.
@@ -81,17 +76,22 @@ impl Inner {
         let Ok(Params { r#ref: to, argument }) = serde_json::from_str(params) else {
             return refuse(-32602, "params need ref and argument with a name and a value; send both");
         };
-        let values = match (to.r#type.as_str(), to.name.as_deref(), to.uri.as_deref()) {
-            ("ref/prompt", Some(name), _) => match self.prompts.get(name) {
-                Some(prompt) => prompt
-                    .complete
-                    .as_ref()
-                    .map(|complete| complete(&argument.name, &argument.value))
-                    .unwrap_or_default(),
-                None => return refuse(-32602, "there is no such prompt; ask prompts/list for the names"),
-            },
-            ("ref/resource", _, Some(uri)) if self.templates.get(uri).is_some() => Vec::new(),
-            _ => {
+        let Argument { name, value } = argument;
+        let found = match (to.r#type.as_str(), to.name.as_deref(), to.uri.as_deref()) {
+            ("ref/prompt", Some(prompt), _) => {
+                self.prompts.get(caller, prompt).map(|it| (it.has_argument(&name), it.complete.clone()))
+            }
+            ("ref/resource", _, Some(uri)) => {
+                self.templates.get(caller, uri).map(|it| (it.has_variable(&name), it.complete.clone()))
+            }
+            _ => None,
+        };
+        let values = match found {
+            Some((true, complete)) => complete.map(|complete| complete(&name, &value)).unwrap_or_default(),
+            Some((false, _)) => {
+                return refuse(-32602, "params.argument.name is none of what params.ref takes; name one");
+            }
+            None => {
                 return refuse(
                     -32602,
                     "params.ref names nothing that can be completed; name a prompt or a template",

@@ -1,6 +1,6 @@
 //! Arguments that a client mirrors into `Mcp-Param-*` headers (HDR-18..31).
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::server::{Mirrored, MirroredParams};
 
@@ -28,6 +28,27 @@ pub(super) fn of(schema: &Value) -> Result<Vec<Mirror>, String> {
         }
     }
     Ok(found)
+}
+
+/// Annotates an argument at the root of a schema.
+///
+/// # Errors
+/// There is no such argument: the sentence that says so.
+pub(super) fn annotate(schema: &mut Value, argument: &str, header: &str) -> Result<(), String> {
+    let property = schema.get_mut("properties").and_then(|properties| properties.get_mut(argument));
+    let property = property.and_then(Value::as_object_mut);
+    let property =
+        property.ok_or_else(|| format!("there is no argument {argument:?} to mirror; name one"))?;
+    // The type of an argument that may be missing is often derived so.
+    let or_null = property.get("type").and_then(Value::as_array).and_then(|types| match types.as_slice() {
+        [only, null] if null == "null" => Some(only.clone()),
+        _ => None,
+    });
+    if let Some(only) = or_null {
+        property.insert("type".to_owned(), only);
+    }
+    property.insert(ANNOTATION.to_owned(), header.into());
+    Ok(())
 }
 
 /// `reachable`: nothing but `properties` leads here from the root.
@@ -94,11 +115,7 @@ pub(super) fn check(
             (Mirrored::NotHere, _) | (Mirrored::Absent, None) => true,
             (Mirrored::Value(given), Some(Value::String(text))) => given == *text,
             (Mirrored::Value(given), Some(Value::Bool(flag))) => given == flag.to_string(),
-            // Numerically: 42.0 is 42 (HDR-31).
-            (Mirrored::Value(given), Some(Value::Number(number))) => {
-                given == number.to_string()
-                    || given.parse::<f64>().is_ok_and(|given| number.as_f64() == Some(given))
-            }
+            (Mirrored::Value(given), Some(Value::Number(number))) => is_number(&given, number),
             (Mirrored::Absent | Mirrored::Invalid, _) | (Mirrored::Value(_), _) => false,
         };
         if !same {
@@ -109,6 +126,13 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Whether a text says this number. Numerically, so that 42.0 is 42 (HDR-31), as far as a double is exact (HDR-21).
+fn is_number(text: &str, number: &Number) -> bool {
+    const EXACT: f64 = ((1_u64 << 53) - 1) as f64;
+    let same = || text.parse().is_ok_and(|given: f64| given.abs() <= EXACT && number.as_f64() == Some(given));
+    text == number.to_string() || same()
 }
 
 fn is_token(text: &str) -> bool {
@@ -182,6 +206,9 @@ mod tests {
         assert!(check(json!({ "s": "" }), &[("S", "")]));
         assert!(check(json!({ "s": "x", "n": 42, "b": true }), &[("S", "x"), ("N", "42.0"), ("B", "true")]));
         assert!(check(json!({ "n": 42.0 }), &[("N", "42")]));
+        assert!(check(json!({ "n": 9_007_199_254_740_993_u64 }), &[("N", "9007199254740993")]));
+        assert!(!check(json!({ "n": 9_007_199_254_740_993_u64 }), &[("N", "9007199254740992")]));
+        assert!(!check(json!({ "n": 42 }), &[("N", "NaN")]));
         assert!(!check(json!({ "s": "x" }), &[]), "in the body, not in the header");
         assert!(!check(json!({}), &[("S", "x")]), "in the header, not in the body");
         assert!(!check(json!({ "s": "x" }), &[("S", "X")]));

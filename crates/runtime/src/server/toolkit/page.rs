@@ -1,25 +1,24 @@
-//! Pages of a list. A cursor is the name after which the next page begins, so it stays good while the list changes,
-//! and in every replica (PAG-05, PAG-07).
+//! Cursors: where in its list the next page begins, so that they stay good while the list changes, after a restart and
+//! in every replica that was built alike (PAG-05, PAG-07).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-
-/// What a cursor begins with; one of another list, or of nobody, does not.
-const MARK: &str = "after:";
 
 /// A cursor that this list never gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadCursor;
 
-/// The cursor for what follows `name`.
-pub(super) fn after(name: &str) -> String {
-    BASE64.encode(format!("{MARK}{name}"))
+/// The cursor for what stands behind `number` in the list of this mark.
+pub(super) fn cursor(mark: &str, number: u64) -> String {
+    BASE64.encode(format!("{mark}:{number}"))
 }
 
-/// The name after which a page begins.
-pub(super) fn start(cursor: &str) -> Result<String, BadCursor> {
+/// The number behind which a page begins.
+pub(super) fn number_of(mark: &str, cursor: &str) -> Result<u64, BadCursor> {
     let text = BASE64.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    text.and_then(|text| text.strip_prefix(MARK).map(str::to_owned)).ok_or(BadCursor)
+    let number = text.as_deref().and_then(|text| text.strip_prefix(mark)?.strip_prefix(':')?.parse().ok());
+    // One list gives each place one cursor.
+    number.filter(|number| self::cursor(mark, *number) == cursor).ok_or(BadCursor)
 }
 
 #[cfg(test)]
@@ -28,11 +27,14 @@ mod tests {
 
     #[test]
     fn pag_05_a_cursor_is_read_back_or_refused() {
-        for name in ["", "a", "Ü/x", "after:"] {
-            assert_eq!(start(&after(name)).as_deref(), Ok(name));
+        for number in [0, 7, u64::MAX] {
+            assert_eq!(number_of("tools", &cursor("tools", number)), Ok(number));
+            assert_eq!(number_of("prompts", &cursor("tools", number)), Err(BadCursor));
         }
-        for broken in ["", "a", "YWZ0ZXI", "!!", "after:a"] {
-            assert_eq!(start(broken), Err(BadCursor), "{broken}");
+        for broken in
+            ["", "a", "YWZ0ZXI", "!!", "tools:1", &BASE64.encode("tools:+1"), &BASE64.encode("tools:01")]
+        {
+            assert_eq!(number_of("tools", broken), Err(BadCursor), "{broken}");
         }
     }
 }

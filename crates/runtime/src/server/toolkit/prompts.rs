@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::catalog::{Audience, Definition};
 use super::content::Content;
 use super::dialogue::{Dialogue, Failure};
+use super::resources::Complete;
+use crate::server::Caller;
 
 /// The arguments of a prompt, by name.
 pub type PromptArguments = BTreeMap<String, String>;
 type Getting = Pin<Box<dyn Future<Output = Result<Vec<Message>, Failure>> + Send>>;
 type Get = dyn Fn(Dialogue, PromptArguments) -> Getting + Send + Sync;
-type Complete = dyn Fn(&str, &str) -> Vec<String> + Send + Sync;
 
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +47,7 @@ pub struct Prompt {
     arguments: Vec<(String, String, bool)>,
     pub(super) get: Arc<Get>,
     pub(super) complete: Option<Arc<Complete>>,
+    audience: Audience,
 }
 
 impl Prompt {
@@ -60,6 +63,7 @@ impl Prompt {
             arguments: Vec::new(),
             get: Arc::new(move |dialogue, arguments| Box::pin(get(dialogue, arguments))),
             complete: None,
+            audience: Audience::default(),
         }
     }
 
@@ -84,6 +88,17 @@ impl Prompt {
         self
     }
 
+    /// Only these callers may see it; by default all may. For every other there is no such prompt.
+    #[must_use]
+    pub fn only_for(mut self, rule: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
+        self.audience = Audience::only(rule);
+        self
+    }
+
+    pub(super) fn has_argument(&self, name: &str) -> bool {
+        self.arguments.iter().any(|(argument, _, _)| argument == name)
+    }
+
     /// The first argument that must be given and is not.
     pub(super) fn missing(&self, given: &PromptArguments) -> Option<&str> {
         let missing =
@@ -91,7 +106,21 @@ impl Prompt {
         missing.map(|(name, _, _)| name.as_str())
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn description(&self) -> &str {
+        &self.description
+    }
+}
+
+impl Definition for Prompt {
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    fn to_json(&self, _: &Caller) -> Value {
         let arguments: Vec<Value> = self
             .arguments
             .iter()
@@ -104,10 +133,6 @@ impl Prompt {
             prompt["arguments"] = arguments.into();
         }
         prompt
-    }
-
-    pub(super) fn description(&self) -> &str {
-        &self.description
     }
 }
 

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::catalog::{Audience, Definition};
 use super::dialogue::{Dialogue, Failure};
 use super::tool::DefinitionError;
+use crate::server::Caller;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<Contents>, Failure>> + Send>>;
 
@@ -44,6 +46,7 @@ pub struct Resource {
     name: String,
     description: String,
     mime_type: String,
+    audience: Audience,
     pub(super) read: Arc<dyn Fn(Dialogue) -> Reading + Send + Sync>,
 }
 
@@ -59,11 +62,29 @@ impl Resource {
             name: name.to_owned(),
             description: description.to_owned(),
             mime_type: mime_type.to_owned(),
+            audience: Audience::default(),
             read: Arc::new(move |dialogue| Box::pin(read(dialogue))),
         }
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// Only these callers may see and read it; by default all may. For every other there is no such resource.
+    #[must_use]
+    pub fn only_for(mut self, rule: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
+        self.audience = Audience::only(rule);
+        self
+    }
+}
+
+impl Definition for Resource {
+    fn id(&self) -> &str {
+        &self.uri
+    }
+
+    fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    fn to_json(&self, _: &Caller) -> Value {
         json!({
             "uri": self.uri, "name": self.name, "description": self.description, "mimeType": self.mime_type,
         })
@@ -75,6 +96,9 @@ pub type Variables = BTreeMap<String, String>;
 
 type ReadTemplate = dyn Fn(Dialogue, String, Variables) -> Reading + Send + Sync;
 
+/// Completes an argument or a variable: told its name and what was typed so far.
+pub(super) type Complete = dyn Fn(&str, &str) -> Vec<String> + Send + Sync;
+
 /// Resources whose URIs have one shape, such as `orders://{id}/lines`.
 #[derive(Clone)]
 pub struct Template {
@@ -83,6 +107,8 @@ pub struct Template {
     description: String,
     mime_type: String,
     parts: Vec<Part>,
+    audience: Audience,
+    pub(super) complete: Option<Arc<Complete>>,
     pub(super) read: Arc<ReadTemplate>,
 }
 
@@ -121,18 +147,32 @@ impl Template {
             description: description.to_owned(),
             mime_type: mime_type.to_owned(),
             parts,
+            audience: Audience::default(),
+            complete: None,
             read: Arc::new(move |dialogue, uri, variables| Box::pin(read(dialogue, uri, variables))),
         })
     }
 
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "uriTemplate": self.pattern, "name": self.name, "description": self.description, "mimeType": self.mime_type,
-        })
+    /// Completes a variable: told its name and what was typed so far.
+    #[must_use]
+    pub fn completes(mut self, complete: impl Fn(&str, &str) -> Vec<String> + Send + Sync + 'static) -> Self {
+        self.complete = Some(Arc::new(complete));
+        self
     }
 
-    /// What the variables stand for if the URI has this shape; in linear time, since a variable ends at the first
-    /// character that may follow it (F097).
+    /// Only these callers may see and read what has this shape; by default all may.
+    #[must_use]
+    pub fn only_for(mut self, rule: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
+        self.audience = Audience::only(rule);
+        self
+    }
+
+    pub(super) fn has_variable(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Variable(variable) if variable == name))
+    }
+
+    /// What the variables stand for if the URI has this shape, decoded (RFC 6570, section 3.2.2); in linear time, since
+    /// a variable ends at the first character that may follow it (F097).
     pub(super) fn matches(&self, uri: &str) -> Option<Variables> {
         let mut variables = Variables::new();
         let mut rest = uri;
@@ -149,13 +189,47 @@ impl Template {
                     if value.is_empty() {
                         return None;
                     }
-                    variables.insert(name.clone(), value.to_owned());
+                    variables.insert(name.clone(), percent_decode(value)?);
                     rest = after;
                 }
             }
         }
         rest.is_empty().then_some(variables)
     }
+}
+
+impl Definition for Template {
+    fn id(&self) -> &str {
+        &self.pattern
+    }
+
+    fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    fn to_json(&self, _: &Caller) -> Value {
+        json!({
+            "uriTemplate": self.pattern, "name": self.name, "description": self.description, "mimeType": self.mime_type,
+        })
+    }
+}
+
+/// The text that a value of a URI stands for; `None` if it stands for none.
+pub(super) fn percent_decode(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_first_chunk::<2>()?;
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes.push((digit(digits[0])? << 4) | digit(digits[1])?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn parts_of(pattern: &str) -> Option<Vec<Part>> {
@@ -174,7 +248,8 @@ fn parts_of(pattern: &str) -> Option<Vec<Part>> {
         let (name, after) = rest[1..].split_once('}')?;
         let is_name =
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !is_name || matches!(parts.last(), Some(Part::Variable(_))) {
+        let is_known = parts.contains(&Part::Variable(name.to_owned()));
+        if !is_name || is_known || matches!(parts.last(), Some(Part::Variable(_))) {
             return None;
         }
         parts.push(Part::Variable(name.to_owned()));
@@ -208,12 +283,17 @@ mod tests {
         let lines = template("orders://{id}/lines/{line}").unwrap();
         let found = lines.matches("orders://7/lines/b-2").unwrap();
         assert_eq!((found["id"].as_str(), found["line"].as_str()), ("7", "b-2"));
+        let decoded = lines.matches("orders://a%20b%2Fc/lines/%C3%BC").unwrap();
+        assert_eq!((decoded["id"].as_str(), decoded["line"].as_str()), ("a b/c", "\u{fc}"));
+        for broken in ["orders://%2/lines/1", "orders://%zz/lines/1", "orders://%ff/lines/1"] {
+            assert_eq!(lines.matches(broken), None, "{broken}");
+        }
         for other in
             ["orders:///lines/1", "orders://7/lines/", "orders://7/8/lines/1", "orders://7/lines/1/2", "x"]
         {
             assert_eq!(lines.matches(other), None, "{other}");
         }
-        for bad in ["a{b", "{a}{b}", "{+a}/x", "x/{a*}", "x{}"] {
+        for bad in ["a{b", "a}b", "{a}{b}", "{+a}/x", "x/{a*}", "x{}", "x/{a,,,,b}", "x/{a}/{a}"] {
             assert!(template(bad).is_err(), "{bad}");
         }
     }

@@ -97,7 +97,7 @@ impl Inner {
         let name = view.name.as_deref().ok_or_else(|| bad("params.name must be a string"))?;
         let tool = self
             .tools
-            .get(name)
+            .get(caller, name)
             .ok_or_else(|| bad(&format!("there is no tool named {name:?}; ask tools/list for the names")))?;
         let raw = view.arguments.map_or("{}", |raw| raw.get());
         let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(raw) else {
@@ -213,7 +213,7 @@ impl Inner {
             Ok(view) => view,
             Err(error) => return refuse(-32602, &error.to_string()),
         };
-        let Some(prompt) = view.name.as_deref().and_then(|name| self.prompts.get(name)) else {
+        let Some(prompt) = view.name.as_deref().and_then(|name| self.prompts.get(&caller, name)) else {
             return refuse(-32602, "there is no such prompt; ask prompts/list for the names");
         };
         let raw = view.arguments.map_or("{}", |raw| raw.get());
@@ -255,9 +255,9 @@ impl Inner {
             Err(answer) => return answer,
         };
         let dialogue = Dialogue::new(Worker::of_call(context), rounds.clone());
-        let reading = match self.resources.get(uri) {
+        let reading = match self.resources.get(&caller, uri) {
             Some(resource) => (resource.read)(dialogue),
-            None => match self.templates.find(|template| template.matches(uri)) {
+            None => match self.templates.find(&caller, |template| template.matches(uri)) {
                 Some((template, variables)) => (template.read)(dialogue, uri.to_owned(), variables),
                 None => return not_found(&caller, uri),
             },
@@ -288,7 +288,7 @@ pub(super) struct Successor(pub(super) Weak<Inner>);
 
 impl Workshop for Successor {
     fn policy(&self, operation: &str) -> Option<TaskPolicy> {
-        self.0.upgrade().and_then(|inner| inner.tools.get(operation)).map(|tool| tool.task)
+        self.0.upgrade().and_then(|inner| inner.tools.any(operation)).map(|tool| tool.task)
     }
 
     fn resume(&self, request: Request, worker: Worker) -> Option<Pin<Box<dyn Future<Output = Done> + Send>>> {

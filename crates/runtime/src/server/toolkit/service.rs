@@ -14,7 +14,7 @@ use steadfast_core::subscription::{Change, Filter};
 use steadfast_store::Ledger;
 
 use super::builder::Builder;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Definition, Put};
 use super::dialogue;
 use super::mirror;
 use super::prompts::Prompt;
@@ -60,25 +60,61 @@ impl Server {
         Builder::new(name, version)
     }
 
-    /// Adds a tool, or replaces the one of its name, and tells who listens.
-    pub fn put_tool(&self, tool: Tool) {
-        self.0.tools.put(&tool.name.clone(), tool);
-        self.0.changes.publish(&Change::Tools);
+    /// Adds a tool, or replaces the one of its name, and tells who listens, as all methods here that change a set of a
+    /// server that was built as [`super::Builder::changing`]. Says whether callers see a difference.
+    pub fn put_tool(&self, tool: Tool) -> bool {
+        self.put(&self.0.tools, tool, Change::Tools)
     }
 
-    /// Takes a tool away, and tells who listens. Says whether there was one; calls under way go on.
+    /// Takes a tool away. Says whether there was one; calls under way go on.
     pub fn remove_tool(&self, name: &str) -> bool {
-        let removed = self.0.tools.remove(name);
+        self.remove(&self.0.tools, name, Change::Tools)
+    }
+
+    /// Adds a resource, or replaces the one of its URI.
+    pub fn put_resource(&self, resource: Resource) -> bool {
+        self.put(&self.0.resources, resource, Change::Resources)
+    }
+
+    /// Takes a resource away. Says whether there was one.
+    pub fn remove_resource(&self, uri: &str) -> bool {
+        self.remove(&self.0.resources, uri, Change::Resources)
+    }
+
+    /// Adds a template, or replaces the one of its pattern.
+    pub fn put_template(&self, template: Template) -> bool {
+        self.put(&self.0.templates, template, Change::Resources)
+    }
+
+    /// Takes a template away. Says whether there was one.
+    pub fn remove_template(&self, pattern: &str) -> bool {
+        self.remove(&self.0.templates, pattern, Change::Resources)
+    }
+
+    /// Adds a prompt, or replaces the one of its name.
+    pub fn put_prompt(&self, prompt: Prompt) -> bool {
+        self.put(&self.0.prompts, prompt, Change::Prompts)
+    }
+
+    /// Takes a prompt away. Says whether there was one.
+    pub fn remove_prompt(&self, name: &str) -> bool {
+        self.remove(&self.0.prompts, name, Change::Prompts)
+    }
+
+    fn put<T: Definition>(&self, catalog: &Catalog<T>, definition: T, change: Change) -> bool {
+        let is_seen = catalog.put(definition) != Put::Unchanged;
+        if is_seen {
+            self.0.changes.publish(&change);
+        }
+        is_seen
+    }
+
+    fn remove<T: Definition>(&self, catalog: &Catalog<T>, name: &str, change: Change) -> bool {
+        let removed = catalog.remove(name);
         if removed {
-            self.0.changes.publish(&Change::Tools);
+            self.0.changes.publish(&change);
         }
         removed
-    }
-
-    /// Adds a resource, or replaces the one of its URI, and tells who listens.
-    pub fn put_resource(&self, resource: Resource) {
-        self.0.resources.put(&resource.uri.clone(), resource);
-        self.0.changes.publish(&Change::Resources);
     }
 
     /// Says that what a resource holds has changed.
@@ -86,7 +122,7 @@ impl Server {
         self.0.changes.publish(&Change::Resource(uri.to_owned()));
     }
 
-    /// Where changes are told, for handlers that make some.
+    /// Where changes are told.
     pub fn changes(&self) -> &Changes {
         &self.0.changes
     }
@@ -113,12 +149,11 @@ impl Inner {
         Reply::Result(Bytes::from(result.to_string()))
     }
 
-    /// As [`Self::complete`], with the caching hints of the modern era (CCH-01). What is listed here is the same for
-    /// everybody.
-    pub(super) fn cacheable(&self, caller: &Caller, mut result: Value) -> Answer {
+    /// As [`Self::complete`], with the caching hints of the modern era (CCH-01). `public`: it is the same for everybody.
+    pub(super) fn cacheable(&self, caller: &Caller, mut result: Value, public: bool) -> Answer {
         if caller.revision.era() == Era::Modern {
             result["ttlMs"] = self.fresh_ms.into();
-            result["cacheScope"] = "public".into();
+            result["cacheScope"] = if public { "public" } else { "private" }.into();
         }
         self.complete(caller, result)
     }
@@ -171,7 +206,7 @@ impl Inner {
     }
 
     fn has_completions(&self) -> bool {
-        self.prompts.find(|prompt| prompt.complete.as_ref().map(drop)).is_some()
+        self.prompts.has(|it| it.complete.is_some()) || self.templates.has(|it| it.complete.is_some())
     }
 
     fn discover(&self, caller: &Caller) -> Answer {
@@ -182,7 +217,7 @@ impl Inner {
         if let Some(instructions) = &self.instructions {
             result["instructions"] = instructions.as_str().into();
         }
-        self.cacheable(caller, result)
+        self.cacheable(caller, result, true)
     }
 
     fn initialize(&self, caller: &Caller) -> Answer {
@@ -197,9 +232,10 @@ impl Inner {
         Reply::Result(Bytes::from(result.to_string()))
     }
 
-    /// Whether somebody may read this URI.
-    fn has_resource(&self, uri: &str) -> bool {
-        self.resources.get(uri).is_some() || self.templates.find(|template| template.matches(uri)).is_some()
+    /// Whether this caller may read this URI (AMB-35).
+    fn has_resource(&self, caller: &Caller, uri: &str) -> bool {
+        self.resources.get(caller, uri).is_some()
+            || self.templates.find(caller, |template| template.matches(uri)).is_some()
     }
 }
 
@@ -252,7 +288,7 @@ impl Service for Server {
         }
         // What has not the method's shape is answered like any call.
         let params = envelope::params_of(&request.params).ok()?;
-        let tool = self.0.tools.get(params.name.as_deref()?)?;
+        let tool = self.0.tools.get(caller, params.name.as_deref()?)?;
         if !tool.mirrors.is_empty() {
             let arguments = params.arguments.map_or("{}", |raw| raw.get());
             let arguments: Value = serde_json::from_str(arguments).ok()?;
@@ -264,7 +300,7 @@ impl Service for Server {
             // Here a missing capability is the tool's own error, which a model reads.
             return None;
         }
-        if let Some(missing) = tool.needs.iter().find(|path| !caller.capabilities.declare(path)) {
+        if let Some(missing) = tool.missing(caller) {
             return Some(Objection { code: -32021, error: dialogue::missing(missing) });
         }
         if tool.task.support == TaskSupport::Required && !caller.capabilities.declare_tasks() {
@@ -283,7 +319,8 @@ impl Service for Server {
         let caller = caller.clone();
         Box::pin(async move {
             let Filter { tools, prompts, resources, uris, tasks } = wanted;
-            let uris: BTreeSet<String> = uris.into_iter().filter(|uri| inner.has_resource(uri)).collect();
+            let uris: BTreeSet<String> =
+                uris.into_iter().filter(|uri| inner.has_resource(&caller, uri)).collect();
             // A task's changes before its listener is registered would be lost: registered first, narrowed then.
             let listening = inner.changes.listen(Filter {
                 tools: tools && inner.changing,

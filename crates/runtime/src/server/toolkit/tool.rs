@@ -8,8 +8,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use steadfast_core::hop::Era;
 
 use super::call::Call;
+use super::catalog::{Audience, Definition};
 use super::content::ToolResult;
 use super::dialogue::{Failure, Question};
 use super::mirror::{self, Mirror};
@@ -33,6 +35,7 @@ pub struct Tool {
     pub(super) needs: Vec<&'static [&'static str]>,
     pub(super) first: Vec<(&'static str, Question)>,
     pub(super) task: TaskPolicy,
+    audience: Audience,
     pub(super) handler: Handler,
 }
 
@@ -64,7 +67,7 @@ impl Tool {
         let schema = schema.into_root_schema_for::<I>().to_value();
         let handler = Arc::new(handler);
         Self::raw(name, description, schema, move |call: Call| {
-            let input = serde_json::from_value::<I>(Value::Object((*call.arguments).clone()));
+            let input = I::deserialize(&*call.arguments);
             let handled = input.map(|input| handler(call, input));
             async move {
                 match handled {
@@ -108,6 +111,7 @@ impl Tool {
             needs: Vec::new(),
             first: Vec::new(),
             task: TaskPolicy::default(),
+            audience: Audience::default(),
             handler: Arc::new(move |call| Box::pin(handler(call))),
         })
     }
@@ -142,6 +146,29 @@ impl Tool {
         Ok(self)
     }
 
+    /// Has clients mirror an argument into the header `Mcp-Param-{header}`, for whoever routes by it (HDR-18). Each call
+    /// is then checked for it. An argument that may be `null` may only be absent from now on, since no header says
+    /// `null`. Not for secrets: headers are logged on their way (HDR-37).
+    ///
+    /// # Errors
+    /// There is no such argument at the root of the schema, it is no string, integer or boolean, or the header is no
+    /// token or occurs twice (HDR-20, HDR-21).
+    pub fn mirror(mut self, argument: &str, header: &str) -> Result<Self, DefinitionError> {
+        let fault = |why: String| DefinitionError { what: "tool", name: self.name.clone(), why };
+        let mut schema = self.input.as_json().clone();
+        mirror::annotate(&mut schema, argument, header).map_err(fault)?;
+        self.mirrors = mirror::of(&schema).map_err(fault)?.into();
+        self.input = Arc::new(Schema::of_input(schema).map_err(|error| fault(error.to_string()))?);
+        Ok(self)
+    }
+
+    /// Only these callers may see and call it; by default all may. For every other there is no such tool.
+    #[must_use]
+    pub fn only_for(mut self, rule: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
+        self.audience = Audience::only(rule);
+        self
+    }
+
     /// A client capability without which the call is refused before anything is done, as `&["sampling"]` (CAP-07).
     #[must_use]
     pub fn needs(mut self, capability: &'static [&'static str]) -> Self {
@@ -164,8 +191,22 @@ impl Tool {
         self
     }
 
-    /// The definition as this caller is shown it.
-    pub(super) fn to_json(&self, caller: &Caller) -> Value {
+    /// The first capability that it needs and this caller did not declare.
+    pub(super) fn missing(&self, caller: &Caller) -> Option<&'static [&'static str]> {
+        self.needs.iter().copied().find(|path| !caller.capabilities.declare(path))
+    }
+}
+
+impl Definition for Tool {
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    fn to_json(&self, caller: &Caller) -> Value {
         let mut tool = json!({
             "name": self.name,
             "description": self.description,
@@ -177,10 +218,9 @@ impl Tool {
         if let Some(annotations) = &self.annotations {
             tool["annotations"] = annotations.clone();
         }
-        let modern = caller.revision.era() == steadfast_core::hop::Era::Modern;
         if let Some(output) = &self.output
             // Elsewhere the structured result is an object (LEG-89).
-            && (modern || output.as_json().get("type").and_then(Value::as_str) == Some("object"))
+            && (caller.revision.era() == Era::Modern || output.as_json().get("type").and_then(Value::as_str) == Some("object"))
         {
             tool["outputSchema"] = output.as_json().clone();
         }
