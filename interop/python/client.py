@@ -18,7 +18,7 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPDeprecationWarning
 
 TASKS = "io.modelcontextprotocol/tasks"
-WIDGETS = "inventory://widgets"
+WIDGETS = "inventory://widget"
 PATIENCE_S = 10
 
 # The legacy era uses what the library has marked as gone from the modern one.

@@ -15,7 +15,7 @@ const { values: options } = parseArgs({
 });
 const modern = options.era === "modern";
 const TASKS = "io.modelcontextprotocol/tasks";
-const WIDGETS = "inventory://widgets";
+const WIDGETS = "inventory://widget";
 const PATIENCE_MS = 10_000;
 
 // Both generations of the package, brought to one shape.

@@ -23,7 +23,7 @@ const CHILD_GRACE: Duration = Duration::from_secs(2);
 #[derive(clap::Args)]
 #[command(
     override_usage = "steadfast call [OPTIONS] <URL> <TOOL> [JSON]\n       steadfast call [OPTIONS] <TOOL> [JSON] -- <COMMAND>...",
-    after_help = "Examples:\n  steadfast call http://127.0.0.1:9000/mcp echo '{\"a\":1}'\n  steadfast call slow '{\"steps\":20}' -- steadfast serve --stdio\n\nExit codes: 0 answered; 1 the tool reports a failure; 2 usage; 3 a JSON-RPC error; 4 not executed;\n5 unknown: bytes left and no answer came; 6 a limit was reached; 130 cancelled with Ctrl-C."
+    after_help = "Examples:\n  steadfast call http://127.0.0.1:9000/mcp echo '{\"a\":1}'\n  steadfast call count_slowly '{\"steps\":20}' -- steadfast serve --stdio\n\nExit codes: 0 answered; 1 the tool reports a failure; 2 usage; 3 a JSON-RPC error; 4 not executed;\n5 unknown: bytes left and no answer came; 6 a limit was reached; 130 cancelled with Ctrl-C."
 )]
 pub(crate) struct Args {
     /// The server's URL (left out before `-- COMMAND`), the tool's name, and its arguments as a JSON object.

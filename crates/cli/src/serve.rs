@@ -21,9 +21,21 @@ pub(crate) struct Args {
     /// Listen on HOST:PORT at the path /mcp; port 0 lets the system choose. The address is printed on stderr.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
+    /// Which of the bundled servers.
+    #[arg(long, value_name = "NAME", default_value = "shop")]
+    builtin: Builtin,
     /// Keep charges and stock in this file, such as sqlite:shop.db; without it they end with the process.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+}
+
+/// The bundled servers.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Builtin {
+    /// Charges and stock that keys protect, and tools that misbehave.
+    Shop,
+    /// One of everything that the protocol offers, for whoever tests a client.
+    Everything,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -34,8 +46,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         None => folder.path().join("shop.db"),
     };
     let ledger = Arc::new(Ledger::open(path, steadfast_store::Options::default())?);
-    let service = Arc::new(steadfast_shop::server(ledger)?);
     crate::exit::run_async(async {
+        let server = match args.builtin {
+            Builtin::Shop => steadfast_shop::server(ledger)?,
+            Builtin::Everything => steadfast_shop::everything::server(ledger)?,
+        };
+        let service = Arc::new(server.clone());
         if let Some(address) = &args.http {
             let listener = server::http::Listener::bind(address).await?;
             eprintln!("steadfast: listening on http://{}/mcp", listener.address());
@@ -45,6 +61,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             let ended = crate::exit::asked_to_end();
             server::stdio::serve(stdin, stdout, service, Options::default(), ended).await?;
         }
+        server.leave().await;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -93,7 +93,7 @@ async fn answers_progresses_and_cancels(client: &Client) {
         on_progress: Some(Box::new(move |progress| keep.lock().unwrap().push(progress.value.get()))),
         ..RequestOptions::default()
     };
-    let done = call(client, r#"{"name":"slow","arguments":{"steps":8,"step_ms":60}}"#, options).await;
+    let done = call(client, r#"{"name":"count_slowly","arguments":{"steps":8,"step_ms":60}}"#, options).await;
     assert_eq!(text(&done), "8 steps done");
     let seen = seen.lock().unwrap().clone();
     assert!(seen.len() >= 2 && seen.is_sorted_by(|a, b| a < b), "{seen:?}");
@@ -106,7 +106,8 @@ async fn answers_progresses_and_cancels(client: &Client) {
         cancel,
         ..RequestOptions::default()
     };
-    let ended = call(client, r#"{"name":"slow","arguments":{"steps":100000,"step_ms":20}}"#, options).await;
+    let ended =
+        call(client, r#"{"name":"count_slowly","arguments":{"steps":100000,"step_ms":20}}"#, options).await;
     assert_eq!(ended.end, End::Cancelled);
     assert!(ended.sent);
 }
@@ -118,7 +119,7 @@ async fn d_01_stdio_to_serve() {
     let client = over_stdio("serve --stdio", &stderr);
     answers_progresses_and_cancels(&client).await;
     client.close(Duration::from_secs(60)).await.unwrap();
-    assert!(fs::read_to_string(&stderr).unwrap().contains("slow was cancelled"));
+    assert!(fs::read_to_string(&stderr).unwrap().contains("count_slowly was cancelled"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +128,7 @@ async fn d_02_http_to_serve() {
     let stderr = folder.path().join("stderr");
     let mut server = Process::start(&["serve", "--http", "127.0.0.1:0"], &stderr);
     answers_progresses_and_cancels(&Client::http(&server.url).unwrap()).await;
-    wait_for(&stderr, "slow was cancelled", &mut server.child);
+    wait_for(&stderr, "count_slowly was cancelled", &mut server.child);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +140,7 @@ async fn d_52_http_through_the_gateway_to_http() {
     let args = ["gateway", "--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
     let gateway = Process::start(&args, &folder.path().join("gateway"));
     answers_progresses_and_cancels(&Client::http(&gateway.url).unwrap()).await;
-    wait_for(&stderr, "slow was cancelled", &mut server.child);
+    wait_for(&stderr, "count_slowly was cancelled", &mut server.child);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +151,7 @@ async fn d_52_http_through_the_gateway_to_stdio() {
     let args = ["gateway", "--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
     let mut gateway = Process::start(&args, &stderr);
     answers_progresses_and_cancels(&Client::http(&gateway.url).unwrap()).await;
-    wait_for(&stderr, "slow was cancelled", &mut gateway.child);
+    wait_for(&stderr, "count_slowly was cancelled", &mut gateway.child);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +162,7 @@ async fn d_52_stdio_through_the_gateway_to_stdio() {
     let client = over_stdio(&format!("gateway --stdio --config '{}'", config.display()), &stderr);
     answers_progresses_and_cancels(&client).await;
     client.close(Duration::from_secs(60)).await.unwrap();
-    assert!(fs::read_to_string(&stderr).unwrap().contains("slow was cancelled"));
+    assert!(fs::read_to_string(&stderr).unwrap().contains("count_slowly was cancelled"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +177,7 @@ async fn d_52_stdio_through_the_gateway_to_http() {
     );
     answers_progresses_and_cancels(&client).await;
     client.close(Duration::from_secs(60)).await.unwrap();
-    wait_for(&stderr, "slow was cancelled", &mut server.child);
+    wait_for(&stderr, "count_slowly was cancelled", &mut server.child);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,7 +199,8 @@ async fn g3_both_clocks_end_a_call_and_say_which_one() {
     ] {
         let options =
             RequestOptions { limits, on_progress: Some(Box::new(|_| {})), ..RequestOptions::default() };
-        let ended = call(&client, &format!(r#"{{"name":"slow","arguments":{arguments}}}"#), options).await;
+        let ended =
+            call(&client, &format!(r#"{{"name":"count_slowly","arguments":{arguments}}}"#), options).await;
         assert_eq!(ended.end, End::TimedOut(clock));
     }
     client.close(Duration::from_secs(60)).await.unwrap();
@@ -211,17 +213,25 @@ fn can_03_ctrl_c_on_a_terminal_reaches_the_tool_as_a_cancel() {
     let folder = tempfile::tempdir().unwrap();
     let stderr = folder.path().join("stderr");
     let mut call = std::process::Command::new(STEADFAST)
-        .args(["call", "slow", r#"{"steps":100000,"step_ms":10}"#, "--", STEADFAST, "serve", "--stdio"])
+        .args([
+            "call",
+            "count_slowly",
+            r#"{"steps":100000,"step_ms":10}"#,
+            "--",
+            STEADFAST,
+            "serve",
+            "--stdio",
+        ])
         .process_group(0)
         .stdout(Stdio::null())
         .stderr(fs::File::create(&stderr).unwrap())
         .spawn()
         .unwrap();
-    wait_for(&stderr, "slow began", &mut call);
+    wait_for(&stderr, "count_slowly began", &mut call);
     let group = format!("-{}", call.id());
     assert!(std::process::Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     assert_eq!(call.wait().unwrap().code(), Some(130));
-    assert!(fs::read_to_string(&stderr).unwrap().contains("slow was cancelled"));
+    assert!(fs::read_to_string(&stderr).unwrap().contains("count_slowly was cancelled"));
 }
 
 /// What a gateway knows of a call is what its caller's exit code says (ruling 9); a dead server is told at once.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steadfast::core::rng::Rng;
-use steadfast::server::toolkit::{self, TaskOptions, TaskPolicy};
-use steadfast::server::{Answering, Caller, Context, Options, Request, Service, stdio, tools};
+use steadfast::server::toolkit::{TaskOptions, TaskPolicy};
+use steadfast::server::{Options, stdio};
 use steadfast_shop::jobs;
 use steadfast_store::Ledger;
 
@@ -27,26 +27,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 const STORE: &str = "STEADFAST_TEST_STORE";
 /// As `long_job`, for a server whose author did not say that it can resume.
 const FRAGILE: &str = "fragile_job";
-
-/// The shop, and its job once more for an author who did not say that it can resume.
-struct Shop {
-    tools: Arc<tools::Tools>,
-    jobs: toolkit::Server,
-}
-
-impl Service for Shop {
-    fn knows(&self, method: &str, caller: &Caller) -> bool {
-        self.jobs.knows(method, caller)
-    }
-
-    fn answer(&self, request: Request, context: Context) -> Answering {
-        if request.params.contains("charge_account") {
-            self.tools.answer(request, context)
-        } else {
-            self.jobs.answer(request, context)
-        }
-    }
-}
 
 #[test]
 fn child_that_serves() {
@@ -59,16 +39,10 @@ fn child_that_serves() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let fragile = TaskPolicy { resumes: false, ..jobs::POLICY };
-        let shop = Shop {
-            tools: steadfast_shop::server(Arc::clone(&ledger)).unwrap(),
-            jobs: toolkit::Server::builder(steadfast_shop::NAME, "1")
-                .task_options(limits)
-                .tool(jobs::tool(jobs::OPERATION, &ledger))
-                .tool(jobs::tool(FRAGILE, &ledger).map(|tool| tool.task(fragile)))
-                .store(ledger)
-                .build()
-                .unwrap(),
-        };
+        let shop = steadfast_shop::builder(Arc::clone(&ledger)).unwrap();
+        let shop =
+            shop.task_options(limits).tool(jobs::tool(FRAGILE, &ledger).map(|tool| tool.task(fragile)));
+        let shop = shop.build().unwrap();
         // The harness leaves its own line unfinished.
         println!();
         let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());

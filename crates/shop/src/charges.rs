@@ -3,39 +3,30 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steadfast::server::tools::{ToolResult, Tools};
+use steadfast::server::toolkit::{Builder, Call, Tool};
 use steadfast_store::{Effect, Ledger, Refusal};
 
-use crate::mutation;
+use crate::finder;
 
 /// The operation's name, which a key is bound to.
 pub const OPERATION: &str = "charge_account";
 
-/// One charge, checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One charge.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 pub struct Charge {
     /// Whom to charge.
+    #[schemars(length(min = 1, max = 128))]
     pub account: String,
     /// How much, in cents; positive.
+    #[schemars(range(min = 1))]
     pub cents: i64,
+    /// Names the intent: the same charge under the same key happens once.
+    #[serde(default, rename = "idempotencyKey", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub key: Option<String>,
 }
 
 impl Charge {
-    /// Reads a tool's arguments.
-    ///
-    /// # Errors
-    /// What is wrong with them, and where.
-    pub fn read(arguments: &serde_json::Map<String, Value>) -> Result<Self, String> {
-        let account = arguments.get("account").and_then(Value::as_str).unwrap_or_default();
-        if account.is_empty() || account.len() > 128 {
-            return Err("/account must be a string of 1 to 128 bytes".into());
-        }
-        match arguments.get("cents").and_then(Value::as_i64) {
-            Some(cents) if cents > 0 => Ok(Self { account: account.to_owned(), cents }),
-            _ => Err("/cents must be a whole number above 0".into()),
-        }
-    }
-
     /// Takes the money: the effect, to be run inside the ledger's transaction. The receipt is numbered by the
     /// execution, so a second execution could not hide.
     ///
@@ -58,38 +49,20 @@ impl Charge {
 pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shop_charge (
     receipt INTEGER PRIMARY KEY, account TEXT NOT NULL, cents INTEGER NOT NULL CHECK (cents > 0))";
 
-pub(crate) fn add(tools: Tools, ledger: &Arc<Ledger>) -> Tools {
-    let charging = Arc::clone(ledger);
-    let tools = tools.with(
-        OPERATION,
-        "Charges an account. With an idempotencyKey the same charge never happens twice, however often it is asked \
-         for; without one each call charges again.",
-        json!({
-            "type": "object",
-            "properties": {
-                "account": { "type": "string", "minLength": 1, "maxLength": 128 },
-                "cents": { "type": "integer", "minimum": 1 },
-                "idempotencyKey": { "type": "string", "minLength": 1, "maxLength": 255 },
+pub(crate) fn add(builder: Builder, ledger: &Arc<Ledger>) -> Builder {
+    builder
+        .tool(Tool::new(
+            OPERATION,
+            "Charges an account. With an idempotencyKey the same charge never happens twice, however often it is \
+             asked for; without one each call charges again.",
+            |call: Call, charge: Charge| async move {
+                Ok(call.execute(OPERATION, move |effect| charge.take(effect)).await)
             },
-            "required": ["account", "cents"],
-        }),
-        move |call| {
-            let ledger = Arc::clone(&charging);
-            async move {
-                match Charge::read(&call.arguments) {
-                    Ok(charge) => {
-                        mutation::run(ledger, call, OPERATION, move |effect| charge.take(effect)).await
-                    }
-                    Err(fault) => ToolResult::error(fault),
-                }
-            }
-        },
-    );
-    mutation::add_finder(
-        tools,
-        ledger,
-        "find_charge",
-        "Finds the charge that was made under an idempotencyKey, for a caller whose answer was lost.",
-        OPERATION,
-    )
+        ))
+        .tool(finder::tool(
+            ledger,
+            "find_charge",
+            "Finds the charge that was made under an idempotencyKey, for a caller whose answer was lost.",
+            OPERATION,
+        ))
 }

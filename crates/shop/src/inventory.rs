@@ -4,42 +4,36 @@ use std::sync::Arc;
 
 use rusqlite::OptionalExtension;
 use serde_json::{Value, json};
-use steadfast::server::tools::{ToolResult, Tools};
+use steadfast::core::subscription::Change;
+use steadfast::server::toolkit::{
+    Builder, Call, Contents, Failure, Resource, Template, Tool, ToolResult, Variables,
+};
 use steadfast_store::{Effect, Ledger, Refusal, StoreError};
 
-use crate::mutation;
+use crate::finder;
 
 /// The operation's name, which a key is bound to.
 pub const OPERATION: &str = "reserve_inventory";
 
-/// One reservation, checked. Its key is bound to all three.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One reservation. Its key is bound to article, quantity and tenant.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 pub struct Reservation {
     /// What.
+    #[schemars(length(min = 1, max = 64))]
     pub sku: String,
     /// How many; positive.
+    #[schemars(range(min = 1))]
     pub quantity: i64,
     /// For whom.
+    #[schemars(length(min = 1, max = 64))]
     pub tenant: String,
+    /// Names the intent: the same reservation under the same key is made once.
+    #[serde(default, rename = "idempotencyKey", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub key: Option<String>,
 }
 
 impl Reservation {
-    /// Reads a tool's arguments.
-    ///
-    /// # Errors
-    /// What is wrong with them, and where.
-    pub fn read(arguments: &serde_json::Map<String, Value>) -> Result<Self, String> {
-        let text = |name: &str| match arguments.get(name).and_then(Value::as_str) {
-            Some(text) if !text.is_empty() && text.len() <= 64 => Ok(text.to_owned()),
-            _ => Err(format!("/{name} must be a string of 1 to 64 bytes")),
-        };
-        let (sku, tenant) = (text("sku")?, text("tenant")?);
-        match arguments.get("quantity").and_then(Value::as_i64) {
-            Some(quantity) if quantity > 0 => Ok(Self { sku, quantity, tenant }),
-            _ => Err("/quantity must be a whole number above 0".into()),
-        }
-    }
-
     /// Reserves: the effect, to be run inside the ledger's transaction.
     ///
     /// # Errors
@@ -110,60 +104,83 @@ pub fn stock(ledger: &Ledger, sku: &str) -> Result<Option<Stock>, StoreError> {
     })
 }
 
-pub(crate) fn add(tools: Tools, ledger: &Arc<Ledger>) -> Tools {
-    let (reserving, looking) = (Arc::clone(ledger), Arc::clone(ledger));
-    let tools = mutation::add_finder(
-        tools,
-        ledger,
-        "find_reservation",
-        "Finds the reservation that was made under an idempotencyKey, for a caller whose answer was lost.",
-        OPERATION,
-    );
-    tools
-        .with(
+/// Where the stock of an article can be read and listened to.
+const URI: &str = "inventory://";
+
+/// Which article.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Article {
+    /// Its name, such as `widget`.
+    sku: String,
+}
+
+pub(crate) fn add(builder: Builder, ledger: &Arc<Ledger>) -> Builder {
+    let changes = builder.changes().clone();
+    let (looking, reading) = (Arc::clone(ledger), Arc::clone(ledger));
+    let builder = builder
+        .tool(finder::tool(
+            ledger,
+            "find_reservation",
+            "Finds the reservation that was made under an idempotencyKey, for a caller whose answer was lost.",
+            OPERATION,
+        ))
+        .tool(Tool::new(
             OPERATION,
             "Reserves stock for a tenant. An idempotencyKey is bound to article, quantity and tenant: the same \
              reservation is made once, and a changed one under the same key is refused.",
-            json!({
-                "type": "object",
-                "properties": {
-                    "sku": { "type": "string", "minLength": 1, "maxLength": 64 },
-                    "quantity": { "type": "integer", "minimum": 1 },
-                    "tenant": { "type": "string", "minLength": 1, "maxLength": 64 },
-                    "idempotencyKey": { "type": "string", "minLength": 1, "maxLength": 255 },
-                },
-                "required": ["sku", "quantity", "tenant"],
-            }),
-            move |call| {
-                let ledger = Arc::clone(&reserving);
+            move |call: Call, wanted: Reservation| {
+                let changes = changes.clone();
                 async move {
-                    match Reservation::read(&call.arguments) {
-                        Ok(wanted) => {
-                            mutation::run(ledger, call, OPERATION, move |effect| wanted.reserve(effect)).await
-                        }
-                        Err(fault) => ToolResult::error(fault),
+                    let changed = Change::Resource(format!("{URI}{}", wanted.sku));
+                    let result = call.execute(OPERATION, move |effect| wanted.reserve(effect)).await;
+                    if !result.is_error && !result.meta.contains_key("steadfast/replayed") {
+                        changes.publish(&changed);
                     }
+                    Ok(result)
                 }
             },
-        )
-        .with(
+        ))
+        .tool(Tool::new(
             "get_inventory",
             "Says how many of an article are available, and how often it was reserved.",
-            json!({
-                "type": "object",
-                "properties": { "sku": { "type": "string" } },
-                "required": ["sku"],
-            }),
-            move |call| {
+            move |_: Call, Article { sku }| {
                 let ledger = Arc::clone(&looking);
                 async move {
-                    let sku = call.arguments.get("sku").and_then(Value::as_str).unwrap_or_default();
-                    match stock(&ledger, sku) {
-                        Ok(Some(stock)) => ToolResult::structured(json!(stock)),
-                        Ok(None) => ToolResult::error("there is no such article; try anvil, rope or widget"),
-                        Err(error) => ToolResult::error(error.to_string()),
-                    }
+                    let stock = stock(&ledger, &sku)?;
+                    let stock = stock.ok_or_else(|| {
+                        Failure::failed("there is no such article; try anvil, rope or widget")
+                    })?;
+                    Ok(ToolResult::structured(json!(stock)))
                 }
             },
-        )
+        ));
+    let read = move |sku: String| {
+        let ledger = Arc::clone(&reading);
+        async move {
+            let stock = stock(&ledger, &sku)?;
+            let uri = format!("{URI}{sku}");
+            // An article that is not there is a resource that is not there.
+            Ok(stock.map(|stock| Contents::text(&uri, MIME, json!(stock).to_string())).into_iter().collect())
+        }
+    };
+    let by_name = read.clone();
+    let builder = ["anvil", "rope", "widget"].into_iter().fold(builder, |builder, sku| {
+        let read = read.clone();
+        builder.resource(Resource::new(
+            &format!("{URI}{sku}"),
+            sku,
+            "How many are available, and how often it was reserved.",
+            MIME,
+            move |_| read(sku.to_owned()),
+        ))
+    });
+    builder.template(Template::new(
+        "inventory://{sku}",
+        "stock",
+        "The stock of one article.",
+        MIME,
+        move |_, _, variables: Variables| by_name(variables.get("sku").cloned().unwrap_or_default()),
+    ))
 }
+
+const MIME: &str = "application/json";

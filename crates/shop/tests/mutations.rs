@@ -158,14 +158,14 @@ fn charges_are_checked_and_numbered_by_execution() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(&folder.path().join("s.db"));
     for (arguments, place) in [
-        (json!({ "cents": 1 }), "/account"),
+        (json!({ "cents": 1 }), "\"account\" is a required property"),
         (json!({ "account": "a", "cents": 0 }), "/cents"),
         (json!({ "account": "a", "cents": -5 }), "/cents"),
         (json!({ "account": "a", "cents": 1.5 }), "/cents"),
         (json!({ "account": "a", "cents": "5" }), "/cents"),
     ] {
         let refused = call(&ledger, "charge_account", &arguments);
-        assert!(refused["content"][0]["text"].as_str().unwrap().starts_with(place), "{refused}");
+        assert!(refused["content"][0]["text"].as_str().unwrap().contains(place), "{refused}");
     }
     for (key, receipt) in [("a", "r-000001"), ("b", "r-000002"), ("a", "r-000001")] {
         let arguments = json!({ "account": "x", "cents": 5, "idempotencyKey": key });

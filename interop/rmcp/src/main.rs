@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 type Checked = Result<(), Box<dyn Error>>;
 
-const WIDGETS: &str = "inventory://widgets";
+const WIDGETS: &str = "inventory://widget";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the host does with what the server sends on its own.

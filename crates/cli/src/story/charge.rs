@@ -52,7 +52,7 @@ pub(crate) fn open(path: &Path) -> Result<Ledger, Failure> {
 }
 
 fn charge(ledger: &Ledger, key: Option<&str>, cents: i64) -> Result<Executed, ExecuteError> {
-    let charge = Charge { account: "acme".into(), cents };
+    let charge = Charge { account: "acme".into(), cents, key: None };
     let arguments = json!({ "account": charge.account, "cents": cents }).to_string();
     let execution = Execution {
         scope: Scope::local(steadfast_shop::NAME),

@@ -12,7 +12,6 @@ mod outlet;
 mod session;
 pub mod stdio;
 pub mod toolkit;
-pub mod tools;
 
 use std::future::Future;
 use std::pin::Pin;

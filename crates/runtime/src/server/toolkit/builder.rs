@@ -34,6 +34,7 @@ pub struct Builder {
     fresh_for: Duration,
     page_size: usize,
     question_timeout: Duration,
+    changes: Changes,
     fault: Option<DefinitionError>,
 }
 
@@ -72,8 +73,14 @@ impl Builder {
             fresh_for: Duration::from_secs(60),
             page_size: 100,
             question_timeout: Duration::from_secs(15 * 60),
+            changes: Changes::new(),
             fault: None,
         }
+    }
+
+    /// Where changes are told, for handlers that make some.
+    pub const fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     /// What a model should know of this server.
@@ -194,7 +201,7 @@ impl Builder {
                 key
             }
         };
-        let changes = Changes::new();
+        let changes = self.changes;
         let tasks = self
             .ledger
             .as_ref()
