@@ -194,7 +194,8 @@ impl Builder {
             return Err(BuildError::NoStore);
         }
         let seal = match &self.ledger {
-            Some(ledger) => ledger.key_for("request state"),
+            // Of its own for each server of a file: their tools may have the same names.
+            Some(ledger) => ledger.key_for(&format!("request state of {}", self.name)),
             None => {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key).map_err(|_| BuildError::NoEntropy)?;

@@ -1,32 +1,34 @@
 //! One call of a tool, as its handler sees it.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steadfast_core::envelope::{NotAString, Params};
 use steadfast_core::fingerprint::{Carrier, Key, Scope};
 use steadfast_core::ijson::Document;
+use steadfast_core::task::TaskOwner;
 use steadfast_store::{Effect, Ledger, Refusal};
 
 use super::content::ToolResult;
 use super::dialogue::Dialogue;
 use super::effect;
+use super::failure::Failure;
 
 /// The argument that carries an idempotency key, as a pointer into the arguments.
 const KEY_POINTER: &str = "/idempotencyKey";
 
-/// One call of a tool.
-#[derive(Clone, Debug)]
+/// One call of a tool: its arguments, its key and its effects. It derefs to the [`Dialogue`] with its caller.
+#[derive(Clone)]
 pub struct Call {
     pub(super) arguments: Arc<Map<String, Value>>,
     pub(super) keyed: Keyed,
     pub(super) dialogue: Dialogue,
-    pub(super) scope: Scope,
-    pub(super) ledger: Option<Arc<Ledger>>,
 }
 
 /// The key of a call, and what it is bound to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Keyed {
     key: Option<Key>,
     bound: Vec<u8>,
@@ -59,11 +61,48 @@ impl Call {
     where
         F: FnMut(&Effect<'_>) -> Result<Value, Refusal> + Send + 'static,
     {
-        let Some(ledger) = &self.ledger else {
-            return ToolResult::error("this server keeps no ledger; build it with one");
+        let Some(ledger) = self.ledger() else {
+            return ToolResult::error(NO_LEDGER);
         };
         let Keyed { key, bound } = &self.keyed;
-        effect::execute(ledger, self.scope.clone(), key.clone(), bound, operation, effect).await
+        effect::execute(ledger, self.scope(), key.clone(), bound, operation, effect).await
+    }
+
+    /// What an operation answered that was committed under a key of this caller, for one whose own answer was lost;
+    /// `None` if nothing was committed.
+    ///
+    /// # Errors
+    /// The key is none, or the ledger cannot be read.
+    pub async fn find(&self, operation: &'static str, key: &str) -> Result<Option<Value>, Failure> {
+        let ledger = self.ledger().ok_or_else(|| Failure::failed(NO_LEDGER))?;
+        effect::find(ledger, self.scope(), operation, Key::new(key)?).await
+    }
+
+    fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.dialogue.server.ledger.as_ref()
+    }
+
+    /// Whose key it is.
+    fn scope(&self) -> Scope {
+        let TaskOwner { tenant, principal } = self.caller().principal.clone();
+        Scope { tenant, principal, server: self.dialogue.server.name.clone() }
+    }
+}
+
+const NO_LEDGER: &str = "this server keeps no ledger; build it with one";
+
+impl Deref for Call {
+    type Target = Dialogue;
+
+    fn deref(&self) -> &Dialogue {
+        &self.dialogue
+    }
+}
+
+/// Arguments and keys reach no log.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("is_keyed", &self.key().is_some()).finish_non_exhaustive()
     }
 }
 

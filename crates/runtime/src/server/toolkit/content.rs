@@ -1,6 +1,7 @@
 //! What a tool returns.
 
 use serde_json::{Map, Value, json};
+use steadfast_core::hop::{Era, Revision};
 
 use crate::message::OwnError;
 
@@ -45,6 +46,15 @@ impl Content {
 
     pub(super) const fn as_json(&self) -> &Value {
         &self.0
+    }
+
+    /// As a revision knows it: 2025-03-26 has no links to resources, so there one is told in words.
+    fn into_json(self, revision: Revision) -> Value {
+        if revision > Revision::V2025_03_26 || self.0["type"] != "resource_link" {
+            return self.0;
+        }
+        let part = |name: &str| self.0[name].as_str().unwrap_or_default();
+        Self::text(format!("{}: {}", part("name"), part("uri"))).0
     }
 }
 
@@ -97,20 +107,23 @@ impl ToolResult {
         self
     }
 
-    /// The members of the result that every revision has. `objects_only`: data that is no object is left out, its text
-    /// stays (LEG-89).
-    pub(super) fn to_json(&self, objects_only: bool) -> Value {
-        let content: Vec<&Value> = self.content.iter().map(Content::as_json).collect();
-        let mut result = json!({ "content": content });
-        if let Some(structured) = self.structured.as_ref().filter(|data| data.is_object() || !objects_only) {
-            result["structuredContent"] = structured.clone();
+    /// The members of the result that this revision has. In the legacy ones data that is no object is left out, its
+    /// text stays (LEG-89).
+    pub(super) fn into_json(self, revision: Revision) -> Value {
+        let Self { content, structured, is_error, meta } = self;
+        let content: Vec<Value> = content.into_iter().map(|content| content.into_json(revision)).collect();
+        let mut result = Map::new();
+        result.insert("content".into(), content.into());
+        let any = revision.era() == Era::Modern;
+        if let Some(structured) = structured.filter(|data| any || data.is_object()) {
+            result.insert("structuredContent".into(), structured);
         }
-        if self.is_error {
-            result["isError"] = Value::Bool(true);
+        if is_error {
+            result.insert("isError".into(), true.into());
         }
-        if !self.meta.is_empty() {
-            result["_meta"] = Value::Object(self.meta.clone());
+        if !meta.is_empty() {
+            result.insert("_meta".into(), meta.into());
         }
-        result
+        result.into()
     }
 }

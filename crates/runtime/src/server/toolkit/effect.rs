@@ -9,6 +9,7 @@ use steadfast_store::{Effect, ExecuteError, Executed, Execution, Ledger, Refusal
 use tokio::sync::oneshot;
 
 use super::content::ToolResult;
+use super::failure::Failure;
 use crate::message::OwnError;
 
 /// Runs an effect at most once under its key, or, without one, each time: see [`super::Call::execute`].
@@ -36,6 +37,27 @@ where
     }
 }
 
+/// The committed answer of one operation under a key: see [`super::Call::find`].
+pub(super) async fn find(
+    ledger: &Arc<Ledger>,
+    scope: Scope,
+    operation: &'static str,
+    key: Key,
+) -> Result<Option<Value>, Failure> {
+    let ledger = Arc::clone(ledger);
+    // The file is read on a thread that may wait for its disk.
+    let found = tokio::task::spawn_blocking(move || ledger.answer(&scope, &key));
+    let found = found.await.unwrap_or(Err(StoreError::Closed))?;
+    match found {
+        Some((committed, answer)) if committed == operation => {
+            serde_json::from_slice(&answer.bytes).map(Some).map_err(|_| Failure::failed(UNREADABLE))
+        }
+        Some(_) | None => Ok(None),
+    }
+}
+
+const UNREADABLE: &str = "the stored answer cannot be read; restore the store from a backup";
+
 /// An effect whose answer is data, as the ledger stores it.
 fn as_bytes<F>(mut effect: F) -> impl FnMut(&Effect<'_>) -> Result<Vec<u8>, Refusal> + Send + 'static
 where
@@ -47,7 +69,7 @@ where
 fn result(executed: &Executed) -> ToolResult {
     // Rebuilt from the stored bytes, for the first caller as for every later one (D-13).
     let Ok(answer) = serde_json::from_slice(&executed.answer) else {
-        return ToolResult::error("the stored answer cannot be read; restore the store from a backup");
+        return ToolResult::error(UNREADABLE);
     };
     let result = ToolResult::structured(answer);
     if executed.replayed { result.replayed() } else { result }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::catalog::{Audience, Definition};
 use super::content::Content;
-use super::dialogue::{Dialogue, Failure};
+use super::dialogue::Dialogue;
+use super::failure::Failure;
 use super::resources::Complete;
 use crate::server::Caller;
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::catalog::{Audience, Definition};
-use super::dialogue::{Dialogue, Failure};
+use super::dialogue::Dialogue;
+use super::failure::Failure;
 use super::tool::DefinitionError;
 use crate::server::Caller;
 

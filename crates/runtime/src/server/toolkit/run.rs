@@ -7,19 +7,18 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use steadfast_core::envelope;
 use steadfast_core::exchange::Reply;
-use steadfast_core::fingerprint::Scope;
 use steadfast_core::hop::Era;
-use steadfast_core::ijson::Document;
-use steadfast_core::task::TaskOwner;
 
 use super::call::{Call, Keyed};
 use super::content::ToolResult;
-use super::dialogue::{Dialogue, Failure, Rounds, Why};
+use super::dialogue::Dialogue;
+use super::failure::{self, Failure, Why};
 use super::lists::refuse;
 use super::prompts::{Message, PromptArguments};
 use super::resources::Contents;
-use super::schema::{INLINE_BYTES, Schema};
-use super::sealed::Bound;
+use super::rounds::Rounds;
+use super::schema;
+use super::sealed::Origin;
 use super::service::Inner;
 use super::tasks::{Done, TaskPolicy, TaskSupport, Worker, Workshop};
 use super::tool::Tool;
@@ -31,41 +30,13 @@ struct Prepared {
     arguments: Arc<Map<String, Value>>,
     keyed: Keyed,
     rounds: Option<Arc<Rounds>>,
-    binding: Binding,
-}
-
-/// What a state is bound to, owned.
-struct Binding {
-    principal: TaskOwner,
-    method: &'static str,
-    name: String,
-    arguments: Vec<u8>,
-}
-
-impl Binding {
-    fn new(caller: &Caller, method: &'static str, name: &str, arguments: &str) -> Self {
-        // In their canonical form, where they have one: a client may write them anew for each round.
-        let canonical = Document::parse(arguments.as_bytes());
-        let arguments = canonical
-            .map_or_else(|_| arguments.as_bytes().to_vec(), |document| document.canonical().into_bytes());
-        Self { principal: caller.principal.clone(), method, name: name.to_owned(), arguments }
-    }
-
-    fn bound(&self) -> Bound<'_> {
-        Bound {
-            principal: &self.principal,
-            method: self.method,
-            name: &self.name,
-            arguments: &self.arguments,
-        }
-    }
+    origin: Origin,
 }
 
 impl Inner {
     /// `tools/call`.
     pub(super) async fn call(self: &Arc<Self>, params: &str, context: &Context) -> Answer {
-        let caller = Arc::clone(context.caller());
-        let prepared = match self.prepare(params, &caller).await {
+        let prepared = match self.prepare(params, context.caller()).await {
             Ok(prepared) => prepared,
             Err(answer) => return answer,
         };
@@ -83,15 +54,14 @@ impl Inner {
             (None, _) | (Some(_), TaskSupport::Never) => {
                 match Arc::clone(self).work(prepared, Worker::of_call(context.clone())).await {
                     Done::Answered(answer) => answer,
-                    // The exchange has ended: nobody reads this.
-                    Done::Stopped => refuse(-32603, "the call was cancelled"),
+                    Done::Stopped => stopped(),
                 }
             }
         }
     }
 
-    /// Checks the shape, the values, the key and the state, in this order. The error is the answer.
-    async fn prepare(&self, params: &str, caller: &Caller) -> Result<Prepared, Answer> {
+    /// Checks the shape, the key, the state, the capabilities and the values, in this order. The error is the answer.
+    async fn prepare(&self, params: &str, caller: &Arc<Caller>) -> Result<Prepared, Answer> {
         let bad = |text: &str| refuse(-32602, text);
         let view = envelope::params_of(params).map_err(|error| bad(&error.to_string()))?;
         let name = view.name.as_deref().ok_or_else(|| bad("params.name must be a string"))?;
@@ -100,84 +70,84 @@ impl Inner {
             .get(caller, name)
             .ok_or_else(|| bad(&format!("there is no tool named {name:?}; ask tools/list for the names")))?;
         let raw = view.arguments.map_or("{}", |raw| raw.get());
+        // What it says for a model to read and to mend (AMB-44).
+        let wrong = |text: String| self.tool_result(caller, ToolResult::error(text));
+        if !schema::is_bounded(raw) {
+            return Err(wrong(format!(
+                "the arguments hold more than {} values; send fewer",
+                schema::MAX_VALUES
+            )));
+        }
         let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(raw) else {
-            return Err(bad("params.arguments must be an object"));
+            return Err(bad("params.arguments must be an object whose numbers a double can hold"));
         };
         let keyed = Keyed::of(&view, raw, &arguments).map_err(|text| bad(&text))?;
-        let binding = Binding::new(caller, "tools/call", name, raw);
-        let rounds = self.rounds(caller, params, &binding.bound())?;
-        let arguments = match check(&tool.input, Value::Object(arguments), raw.len()).await {
-            Ok(Value::Object(arguments)) => Arc::new(arguments),
-            Ok(_) => return Err(bad("params.arguments must be an object")),
-            // For a model to read and to mend (AMB-44).
-            Err(faults) => {
-                let result = ToolResult::error(format!("the arguments are not valid: {faults}"));
-                return Err(self.tool_result(caller, &result));
-            }
+        let origin = Origin {
+            caller: Arc::clone(caller),
+            method: "tools/call",
+            name: name.to_owned(),
+            arguments: raw.to_owned(),
         };
-        Ok(Prepared { tool, arguments, keyed, rounds, binding })
+        let rounds = self.rounds(params, &origin)?;
+        if let Some(path) = tool.missing(caller) {
+            return Err(self.not_declared(caller, path));
+        }
+        match schema::checked(&tool.input, Value::Object(arguments)).await {
+            Ok(Value::Object(arguments)) => {
+                Ok(Prepared { tool, arguments: Arc::new(arguments), keyed, rounds, origin })
+            }
+            Ok(_) => Err(bad("params.arguments must be an object")),
+            Err(faults) => Err(wrong(format!("the arguments are not valid: {faults}"))),
+        }
     }
 
     /// Asks what a tool must know before it begins, and before a task is made of it (TSK-14). `None` once it is known.
-    async fn ask_first(&self, prepared: &Prepared, context: &Context) -> Option<Answer> {
+    async fn ask_first(self: &Arc<Self>, prepared: &Prepared, context: &Context) -> Option<Answer> {
+        let Prepared { tool, rounds, origin, .. } = prepared;
         // A legacy client is asked when the handler asks.
-        let rounds = prepared.rounds.as_ref().filter(|_| !prepared.tool.first.is_empty())?;
-        let dialogue = Dialogue::new(Worker::of_call(context.clone()), Some(Arc::clone(rounds)));
-        let failure = dialogue.ask_all(prepared.tool.first.iter().cloned()).await.err()?;
-        let ended =
-            self.ended(context.caller(), &prepared.tool, Err(failure), Some(rounds), &prepared.binding);
-        match ended {
+        let rounds = rounds.as_ref().filter(|_| !tool.first.is_empty())?;
+        let worker = Worker::of_call(context.clone());
+        let dialogue = Dialogue::new(Arc::clone(self), worker, Some(Arc::clone(rounds)));
+        let failure = dialogue.ask_all(tool.first.iter().cloned()).await.err()?;
+        match self.ended(tool, Err(failure), Some(rounds), origin) {
             Done::Answered(answer) => Some(answer),
-            Done::Stopped => Some(refuse(-32603, "the call was cancelled")),
+            Done::Stopped => Some(stopped()),
         }
     }
 
     /// Runs the handler.
     async fn work(self: Arc<Self>, prepared: Prepared, worker: Worker) -> Done {
-        let Prepared { tool, arguments, keyed, rounds, binding } = prepared;
-        let caller = Arc::clone(worker.context().caller());
-        let TaskOwner { tenant, principal } = caller.principal.clone();
-        let call = Call {
-            arguments,
-            keyed,
-            dialogue: Dialogue::new(worker, rounds.clone()),
-            scope: Scope { tenant, principal, server: self.name.clone() },
-            ledger: self.ledger.clone(),
-        };
-        let handled = (tool.handler)(call).await;
-        self.ended(&caller, &tool, handled, rounds.as_ref(), &binding)
+        let Prepared { tool, arguments, keyed, rounds, origin } = prepared;
+        let dialogue = Dialogue::new(Arc::clone(&self), worker, rounds.clone());
+        let handled = (tool.handler)(Call { arguments, keyed, dialogue }).await;
+        self.ended(&tool, handled, rounds.as_ref(), &origin)
     }
 
     fn ended(
         &self,
-        caller: &Caller,
         tool: &Tool,
         handled: Result<ToolResult, Failure>,
         rounds: Option<&Arc<Rounds>>,
-        binding: &Binding,
+        origin: &Origin,
     ) -> Done {
+        let caller = &*origin.caller;
         Done::Answered(match handled {
             Ok(result) => match wrong_output(tool, &result) {
-                None => self.tool_result(caller, &result),
+                None => self.tool_result(caller, result),
                 // The server's own fault, and the value is not handed out (ERR-19).
-                Some(faults) => refuse(
-                    -32603,
-                    &format!(
-                        "the tool {:?} returned what its output schema does not allow: {faults}",
-                        tool.name
-                    ),
-                ),
+                Some(faults) => {
+                    let name = &tool.name;
+                    refuse(
+                        -32603,
+                        &format!(
+                            "the tool {name:?} returned what its output schema does not allow: {faults}"
+                        ),
+                    )
+                }
             },
-            Err(Failure(Why::Failed(text))) => self.tool_result(caller, &ToolResult::error(text)),
-            // A legacy client has no word for it: a model reads what is missing.
-            Err(Failure(Why::Protocol(error)))
-                if caller.revision.era() == Era::Legacy && error.contains("-32021") =>
-            {
-                let said: Value = serde_json::from_str(&error).unwrap_or_default();
-                let text = said["message"].as_str().unwrap_or("a client capability is missing");
-                self.tool_result(caller, &ToolResult::error(text))
-            }
-            Err(failure) => match self.failed(caller, failure, rounds, binding) {
+            Err(Failure(Why::Failed(text))) => self.tool_result(caller, ToolResult::error(text)),
+            Err(Failure(Why::NotDeclared(path))) => self.not_declared(caller, path),
+            Err(failure) => match self.failed(failure, rounds, origin) {
                 Some(answer) => answer,
                 None => return Done::Stopped,
             },
@@ -185,29 +155,35 @@ impl Inner {
     }
 
     /// What any of the three methods answers a failure with; `None` if it stopped.
-    fn failed(
-        &self,
-        caller: &Caller,
-        Failure(why): Failure,
-        rounds: Option<&Arc<Rounds>>,
-        binding: &Binding,
-    ) -> Option<Answer> {
+    fn failed(&self, Failure(why): Failure, rounds: Option<&Arc<Rounds>>, origin: &Origin) -> Option<Answer> {
         Some(match (why, rounds) {
-            (Why::Asked, Some(rounds)) => self.input_required(caller, rounds, &binding.bound()),
+            (Why::Asked, Some(rounds)) => self.input_required(rounds, origin),
             // Only rounds leave questions.
             (Why::Asked, None) => refuse(-32603, "a question was left and nobody can answer it"),
             (Why::Protocol(error), _) => Reply::Error(Bytes::from(error)),
+            (Why::NotDeclared(path), _) => match origin.caller.revision.era() {
+                Era::Modern => Reply::Error(Bytes::from(failure::missing(path))),
+                Era::Legacy => refuse(-32603, &failure::missing_text(path)),
+            },
             (Why::Failed(text), _) => refuse(-32603, &text),
             (Why::Stopped, _) => return None,
         })
     }
 
-    fn tool_result(&self, caller: &Caller, result: &ToolResult) -> Answer {
-        self.complete(caller, result.to_json(caller.revision.era() == Era::Legacy))
+    /// What a tool's caller without a capability gets (CAP-07); a legacy client has no code for it, so a model reads it.
+    fn not_declared(&self, caller: &Caller, path: &'static [&'static str]) -> Answer {
+        match caller.revision.era() {
+            Era::Modern => Reply::Error(Bytes::from(failure::missing(path))),
+            Era::Legacy => self.tool_result(caller, ToolResult::error(failure::missing_text(path))),
+        }
+    }
+
+    fn tool_result(&self, caller: &Caller, result: ToolResult) -> Answer {
+        self.complete(caller, result.into_json(caller.revision))
     }
 
     /// `prompts/get`.
-    pub(super) async fn get_prompt(&self, params: &str, context: Context) -> Answer {
+    pub(super) async fn get_prompt(self: &Arc<Self>, params: &str, context: Context) -> Answer {
         let caller = Arc::clone(context.caller());
         let view = match envelope::params_of(params) {
             Ok(view) => view,
@@ -223,38 +199,46 @@ impl Inner {
         if let Some(missing) = prompt.missing(&arguments) {
             return refuse(-32602, &format!("the prompt needs the argument {missing:?}; send it"));
         }
-        let binding = Binding::new(&caller, "prompts/get", &prompt.name, raw);
-        let rounds = match self.rounds(&caller, params, &binding.bound()) {
+        let origin = Origin {
+            caller: Arc::clone(&caller),
+            method: "prompts/get",
+            name: prompt.name.clone(),
+            arguments: raw.to_owned(),
+        };
+        let rounds = match self.rounds(params, &origin) {
             Ok(rounds) => rounds,
             Err(answer) => return answer,
         };
-        let dialogue = Dialogue::new(Worker::of_call(context), rounds.clone());
+        let dialogue = Dialogue::new(Arc::clone(self), Worker::of_call(context), rounds.clone());
         match (prompt.get)(dialogue, arguments).await {
             Ok(messages) => {
                 let messages: Vec<&Value> = messages.iter().map(Message::as_json).collect();
                 let result = json!({ "description": prompt.description(), "messages": messages });
                 self.complete(&caller, result)
             }
-            Err(failure) => self
-                .failed(&caller, failure, rounds.as_ref(), &binding)
-                .unwrap_or_else(|| refuse(-32603, "the call was cancelled")),
+            Err(failure) => self.failed(failure, rounds.as_ref(), &origin).unwrap_or_else(stopped),
         }
     }
 
     /// `resources/read`.
-    pub(super) async fn read_resource(&self, params: &str, context: Context) -> Answer {
+    pub(super) async fn read_resource(self: &Arc<Self>, params: &str, context: Context) -> Answer {
         let caller = Arc::clone(context.caller());
         let view = match envelope::params_of(params) {
             Ok(view) => view,
             Err(error) => return refuse(-32602, &error.to_string()),
         };
         let Some(uri) = view.uri.as_deref() else { return refuse(-32602, "params.uri must be a string") };
-        let binding = Binding::new(&caller, "resources/read", uri, "{}");
-        let rounds = match self.rounds(&caller, params, &binding.bound()) {
+        let origin = Origin {
+            caller: Arc::clone(&caller),
+            method: "resources/read",
+            name: uri.to_owned(),
+            arguments: "{}".to_owned(),
+        };
+        let rounds = match self.rounds(params, &origin) {
             Ok(rounds) => rounds,
             Err(answer) => return answer,
         };
-        let dialogue = Dialogue::new(Worker::of_call(context), rounds.clone());
+        let dialogue = Dialogue::new(Arc::clone(self), Worker::of_call(context), rounds.clone());
         let reading = match self.resources.get(&caller, uri) {
             Some(resource) => (resource.read)(dialogue),
             None => match self.templates.find(&caller, |template| template.matches(uri)) {
@@ -275,9 +259,7 @@ impl Inner {
                 }
                 self.complete(&caller, result)
             }
-            Err(failure) => self
-                .failed(&caller, failure, rounds.as_ref(), &binding)
-                .unwrap_or_else(|| refuse(-32603, "the call was cancelled")),
+            Err(failure) => self.failed(failure, rounds.as_ref(), &origin).unwrap_or_else(stopped),
         }
     }
 }
@@ -303,14 +285,9 @@ impl Workshop for Successor {
     }
 }
 
-/// Checks a value; a large one on a thread of its own, so that nobody else waits for it.
-async fn check(schema: &Arc<Schema>, value: Value, bytes: usize) -> Result<Value, String> {
-    if bytes <= INLINE_BYTES {
-        return schema.check(&value).map(|()| value);
-    }
-    let schema = Arc::clone(schema);
-    let checked = tokio::task::spawn_blocking(move || schema.check(&value).map(|()| value)).await;
-    checked.unwrap_or_else(|_| Err("they could not be checked".into()))
+/// The exchange has ended: nobody reads this.
+fn stopped() -> Answer {
+    refuse(-32603, "the call was cancelled")
 }
 
 /// Where a structured result is not what the tool publishes.

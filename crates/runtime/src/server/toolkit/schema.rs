@@ -3,19 +3,24 @@
 //! Supported is the dialect 2020-12, which an absent `$schema` means (VAL-01..03). Nothing is fetched (VAL-04): a
 //! `$ref` out of the document makes the schema unusable, not permissive (VAL-07). Patterns run in linear time (F097).
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-/// How deep a schema nests at most.
-const MAX_DEPTH: usize = 64;
-/// How many subschemas one value may be checked against at most, references followed: `allOf` of two references to
-/// the next definition, thirty times over, is a small text and a billion checks (VAL-08).
+use super::cost::{Cost, MAX_LEVELS, Unbounded};
+
+/// How many checks one flat object may meet (VAL-08).
 const MAX_CHECKS: u64 = 20_000;
-/// The largest value that is checked on the thread that reads.
-pub(super) const INLINE_BYTES: usize = 64 << 10;
+/// How many checks one value with all that it holds may meet: well below a second.
+const MAX_WORK: u64 = 10_000_000;
+/// How many checks may be under way inside one another: what a thread's stack holds.
+const MAX_NESTED: u64 = 1_000;
+/// Up to how many checks are done on the thread that reads: a fraction of a millisecond.
+const INLINE_WORK: u64 = 10_000;
+/// How many values the arguments of one call may hold.
+pub(super) const MAX_VALUES: usize = 500_000;
 /// How many faults are told at most.
 const MAX_FAULTS: usize = 10;
 
@@ -23,6 +28,7 @@ const MAX_FAULTS: usize = 10;
 pub struct Schema {
     json: Value,
     validator: Validator,
+    cost: Cost,
 }
 
 /// Why a schema cannot be used.
@@ -34,13 +40,13 @@ pub enum SchemaError {
     )]
     Dialect(String),
     /// VAL-08.
-    #[error("the schema nests deeper than {MAX_DEPTH} levels; make it flatter")]
-    TooDeep,
-    /// VAL-08.
-    #[error(
-        "checking one value against the schema can take more than {MAX_CHECKS} checks; use fewer combinations"
-    )]
+    #[error("checking one value against the schema can take too many checks; use fewer combinations")]
     TooCostly,
+    /// VAL-07.
+    #[error(
+        "the schema refers to {0:?}, which is not found in it; put it under $defs and refer to it by a pointer"
+    )]
+    Elsewhere(String),
     /// VAL-07, VAL-10.
     #[error("the schema is not usable: {0}")]
     Invalid(String),
@@ -61,17 +67,20 @@ impl Schema {
         {
             return Err(SchemaError::Dialect(dialect.to_owned()));
         }
-        if depth(&json) > MAX_DEPTH {
-            return Err(SchemaError::TooDeep);
-        }
-        if (Costs { root: &json, known: HashMap::new() }).of(&json) > MAX_CHECKS {
+        let cost = Cost::of(&json).map_err(|why| match why {
+            Unbounded::TooLarge | Unbounded::Loop => SchemaError::TooCostly,
+            Unbounded::Elsewhere(to) => SchemaError::Elsewhere(to),
+        })?;
+        if cost.checks(1).is_none_or(|checks| checks > MAX_CHECKS)
+            || cost.nested(1).is_none_or(|nested| nested > MAX_NESTED)
+        {
             return Err(SchemaError::TooCostly);
         }
         let options = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_pattern_options(PatternOptions::regex());
         let validator = options.build(&json).map_err(|error| SchemaError::Invalid(error.to_string()))?;
-        Ok(Self { json, validator })
+        Ok(Self { json, validator, cost })
     }
 
     /// A schema of arguments: its root is an object (VAL-10).
@@ -94,8 +103,9 @@ impl Schema {
     /// value itself (G15).
     ///
     /// # Errors
-    /// The value is not what the schema says.
+    /// The value is not what the schema says, or finding out would cost too much.
     pub fn check(&self, value: &Value) -> Result<(), String> {
+        self.work(value)?;
         if self.validator.is_valid(value) {
             return Ok(());
         }
@@ -113,56 +123,68 @@ impl Schema {
     }
 }
 
+impl Schema {
+    /// How many checks the value may meet at most, unless they are too many.
+    fn work(&self, value: &Value) -> Result<u64, String> {
+        let (values, levels) = size(value);
+        let bounds = self.cost.checks(levels).zip(self.cost.nested(levels));
+        let Some((checks, nested)) = bounds else {
+            return Err(format!("the value nests deeper than {MAX_LEVELS} levels; send a flatter one"));
+        };
+        let work = values.saturating_mul(checks);
+        if work > MAX_WORK || nested > MAX_NESTED {
+            return Err(
+                "the value is too large or nests too deep to be checked; send a smaller one".to_owned()
+            );
+        }
+        Ok(work)
+    }
+}
+
+/// Checks a value and gives it back; a costly one on a thread of its own, so that nobody else waits for it (F097).
+pub(super) async fn checked(schema: &Arc<Schema>, value: Value) -> Result<Value, String> {
+    if schema.work(&value)? <= INLINE_WORK {
+        return schema.check(&value).map(|()| value);
+    }
+    let schema = Arc::clone(schema);
+    let checked = tokio::task::spawn_blocking(move || schema.check(&value).map(|()| value)).await;
+    checked.unwrap_or_else(|_| Err("they could not be checked".into()))
+}
+
+/// Whether a JSON text holds no more values than may be read into memory: each takes many times its text.
+pub(super) fn is_bounded(json: &str) -> bool {
+    if json.len() <= MAX_VALUES {
+        return true;
+    }
+    let (mut values, mut in_string, mut escaped) = (1_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => values += 1,
+            _ => {}
+        }
+    }
+    values <= MAX_VALUES
+}
+
+/// How many values there are, and how many levels they nest. Nesting is bounded by the parser that made them.
+fn size(value: &Value) -> (u64, usize) {
+    let all = |(values, levels): (u64, usize), inner: &Value| {
+        let (more, deeper) = size(inner);
+        (values + more, levels.max(1 + deeper))
+    };
+    match value {
+        Value::Array(items) => items.iter().fold((1, 0), all),
+        Value::Object(members) => members.values().fold((1, 0), all),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (1, 0),
+    }
+}
+
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Schema").field(&self.json).finish()
-    }
-}
-
-fn depth(json: &Value) -> usize {
-    // Nesting is bounded by the parser that made the value, or by its author's code.
-    match json {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
-/// How many subschemas one value meets, with local references followed. A reference back into itself counts once: how
-/// often it is followed is up to the depth of the value.
-struct Costs<'a> {
-    root: &'a Value,
-    known: HashMap<*const Value, u64>,
-}
-
-impl<'a> Costs<'a> {
-    fn of(&mut self, schema: &'a Value) -> u64 {
-        let place: *const Value = schema;
-        if let Some(known) = self.known.get(&place) {
-            return *known;
-        }
-        // Until it is known: what a cycle finds.
-        self.known.insert(place, 1);
-        let cost = match schema {
-            Value::Object(members) => members.iter().fold(1_u64, |cost, (keyword, value)| {
-                let inner = match (keyword.as_str(), value) {
-                    ("$ref" | "$dynamicRef", Value::String(to)) => {
-                        to.strip_prefix('#').and_then(|at| self.root.pointer(at)).map_or(1, |to| self.of(to))
-                    }
-                    // Values, not schemas; and definitions cost where they are used.
-                    ("const" | "enum" | "default" | "examples" | "$defs" | "definitions", _) => 0,
-                    (_, Value::Object(_)) => self.of(value),
-                    (_, Value::Array(items)) => {
-                        items.iter().fold(0_u64, |sum, item| sum.saturating_add(self.of(item)))
-                    }
-                    _ => 0,
-                };
-                cost.saturating_add(inner)
-            }),
-            _ => 0,
-        };
-        self.known.insert(place, cost);
-        cost
     }
 }
 
@@ -194,21 +216,55 @@ mod tests {
             defs.insert(format!("d{level}"), json!({ "allOf": [next, next] }));
         }
         defs.insert("d30".into(), json!({ "type": "integer" }));
-        let bomb = json!({ "$ref": "#/$defs/d0", "$defs": defs });
+        let bomb = json!({ "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": defs });
         assert_eq!(Schema::new(bomb).unwrap_err(), SchemaError::TooCostly);
         let mut deep = json!({ "type": "integer" });
-        for _ in 0..70 {
+        for _ in 0..1_000 {
             deep = json!({ "not": deep });
         }
-        assert_eq!(Schema::new(deep).unwrap_err(), SchemaError::TooDeep);
-        let recursive = json!({ "type": "object", "properties": { "next": { "$ref": "#" } } });
-        assert!(Schema::new(recursive).is_ok());
+        assert_eq!(Schema::new(deep).unwrap_err(), SchemaError::TooCostly);
+        assert_eq!(Schema::new(json!({ "$ref": "#" })).unwrap_err(), SchemaError::TooCostly);
+    }
+
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(json!({}), |inner, _| json!({ "next": inner }))
+    }
+
+    #[test]
+    fn val_08_a_recursive_schema_is_checked_as_deep_as_it_can_be() {
+        let list =
+            Schema::new(json!({ "type": "object", "properties": { "next": { "$ref": "#" } } })).unwrap();
+        assert_eq!(list.check(&nested(MAX_LEVELS)), Ok(()));
+        assert!(list.check(&nested(MAX_LEVELS + 1)).unwrap_err().contains("64 levels"));
+        let way =
+            |kind: &str| json!({ "properties": { "next": { "$ref": "#" }, "kind": { "const": kind } } });
+        let tree = Schema::new(json!({ "anyOf": [way("a"), way("b")] })).unwrap();
+        assert_eq!(tree.check(&nested(8)), Ok(()));
+        assert!(tree.check(&nested(40)).unwrap_err().contains("too deep"), "2^40 checks");
+    }
+
+    #[tokio::test]
+    async fn val_08_a_large_value_is_checked_apart_and_a_huge_one_not_at_all() {
+        let schema = Arc::new(Schema::new(json!({ "items": { "type": "integer" } })).unwrap());
+        let large = json!(vec![1; 100_000]);
+        assert_eq!(checked(&schema, large.clone()).await, Ok(large));
+        let costly = json!({ "items": { "allOf": vec![json!({ "type": "integer" }); 200] } });
+        let costly = Arc::new(Schema::new(costly).unwrap());
+        assert!(checked(&costly, json!(vec![1; 100_000])).await.unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn i_27_the_values_of_a_text_are_counted_before_they_are_read() {
+        let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
+        assert!(is_bounded(&list(MAX_VALUES - 1)));
+        assert!(!is_bounded(&list(MAX_VALUES)), "the list itself is one");
+        assert!(is_bounded(&format!(r#"["{}"]"#, ",\\\"[{".repeat(MAX_VALUES))), "text is no value");
     }
 
     #[test]
     fn val_04_nothing_is_fetched_and_what_lies_elsewhere_is_refused() {
         let elsewhere = Schema::new(json!({ "$ref": "http://127.0.0.1:9/schema" }));
-        assert!(matches!(elsewhere, Err(SchemaError::Invalid(_))), "VAL-07");
+        assert!(matches!(elsewhere, Err(SchemaError::Elsewhere(_))), "VAL-07");
         let old = Schema::new(json!({ "$schema": "http://json-schema.org/draft-07/schema#" }));
         assert!(matches!(old, Err(SchemaError::Dialect(_))), "VAL-02");
         assert_eq!(Schema::of_input(json!({ "type": "string" })).unwrap_err(), SchemaError::NotAnObject);

@@ -15,7 +15,7 @@ use steadfast_store::Ledger;
 
 use super::builder::Builder;
 use super::catalog::{Catalog, Definition, Put};
-use super::dialogue;
+use super::failure::missing;
 use super::mirror;
 use super::prompts::Prompt;
 use super::resources::{Resource, Template};
@@ -300,11 +300,11 @@ impl Service for Server {
             // Here a missing capability is the tool's own error, which a model reads.
             return None;
         }
-        if let Some(missing) = tool.missing(caller) {
-            return Some(Objection { code: -32021, error: dialogue::missing(missing) });
+        if let Some(path) = tool.missing(caller) {
+            return Some(Objection { code: -32021, error: missing(path) });
         }
         if tool.task.support == TaskSupport::Required && !caller.capabilities.declare_tasks() {
-            let error = dialogue::missing(&["extensions", TASKS_EXTENSION]);
+            let error = missing(&["extensions", TASKS_EXTENSION]);
             return Some(Objection { code: -32021, error });
         }
         None
