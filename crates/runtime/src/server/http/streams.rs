@@ -101,7 +101,9 @@ impl Stream {
     /// A connection that reads what follows `place`; `None` if nothing was ever said there. Whoever read until now
     /// reads no more: one message goes to one connection (LEG-39).
     pub(super) fn resume(self: &Arc<Self>, place: u64) -> Option<Reading> {
-        (place <= self.state().log.last()).then(|| self.attach(place))
+        // Apart, so that the lock is open again when the reading is attached.
+        let was_said = place <= self.state().log.last();
+        was_said.then(|| self.attach(place))
     }
 
     fn attach(self: &Arc<Self>, place: u64) -> Reading {
