@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use super::endpoint::Endpoint;
 use super::listen;
 use super::outlet::Outlet;
 use super::session::Session;
+use crate::clock::Alarm;
 use crate::message::{self, OwnError};
 
 /// What the peer does to a request while it runs.
@@ -54,16 +55,52 @@ enum Handled {
     Overflow,
 }
 
-/// Runs one request to its end, on until its handler has ended, and on until its answer was taken. `free` is called
-/// once its id may be used again: the handler has ended, and if there is an answer it has not left yet.
-pub(super) async fn respond(
+/// An answer that waits for its peer.
+pub(super) struct Untaken {
+    outlet: Outlet,
+    stall: Duration,
+}
+
+impl Untaken {
+    /// Waits until it is taken, or the peer is given up.
+    pub(super) async fn taken(self) {
+        // Undelivered, the answer is kept where its key keeps it; there is nobody left to tell.
+        let _ = self.outlet.taken(self.stall).await;
+    }
+}
+
+/// Runs one request to its end, and on until its answer was taken.
+pub(super) async fn respond(answering: impl Future<Output = Option<Untaken>>) {
+    if let Some(untaken) = answering.await {
+        untaken.taken().await;
+    }
+}
+
+/// As [`respond`], as far as it goes at once; the rest in a task of its own. An answer that was there at once is left
+/// to the caller, who is likely to take it next.
+pub(super) async fn begin(
+    answering: impl Future<Output = Option<Untaken>> + Send + 'static,
+) -> Option<Untaken> {
+    let mut answering = Box::pin(answering);
+    match poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await {
+        Poll::Ready(untaken) => untaken,
+        Poll::Pending => {
+            tokio::spawn(respond(answering));
+            None
+        }
+    }
+}
+
+/// Runs one request to its end, and on until its handler has ended. `free` is called once its id may be used again: the
+/// handler has ended, and if there is an answer it has not left yet.
+pub(super) async fn answer(
     endpoint: Endpoint,
     admitted: Admitted,
     session: Option<Arc<Session>>,
     mut peer: mpsc::Receiver<PeerEvent>,
     way: Way,
     free: impl FnOnce() + Send,
-) {
+) -> Option<Untaken> {
     let Way { outlet, keep_alive, stall } = way;
     let Admitted { spec, request, caller } = admitted;
     let clock = endpoint.clock;
@@ -79,10 +116,10 @@ pub(super) async fn respond(
     };
     let questions = session.as_ref().map(|session| Arc::clone(&session.questions));
     let context = Context::new(caller, progress, cancelled.clone(), gate.clone(), questions);
-    let handler = {
+    let mut handler = pin!({
         let (service, gate, id) = (Arc::clone(&endpoint.service), gate.clone(), spec.id.clone());
         let (operation, ending) = (spec.operation, endpoint.ending.clone());
-        caught(async move {
+        async move {
             match operation {
                 Operation::Listen => {
                     let ended = listen::run(&*service, &request, &context, &gate, &id, ending).await;
@@ -97,15 +134,16 @@ pub(super) async fn respond(
                     answered(service.answer(request, context)).await.map(Handled::Answer)
                 }
             }
-        })
-    };
-    let mut handler = pin!(handler);
+        }
+    });
+    let mut handled = caught(handler.as_mut());
     let mut free = Some(free);
     let mut peer_open = true;
     let mut cut = false;
     // Kept after the answer was given to it, until the peer took it.
     let mut finished: Option<Outlet> = None;
 
+    let mut alarm = Alarm::new(clock);
     let mut exchange = Responder::start(clock.now(), spec);
     // Counted from what was sent, not from what happened: a handler that reports without rising sends nothing.
     let quiet_until = |now: Now| keep_alive.map(|interval| now.mono.saturating_add(interval));
@@ -163,12 +201,12 @@ pub(super) async fn respond(
         if exchange.is_settled() {
             break;
         }
-        let timeout = exchange.poll_timeout().map(|(at, _)| at);
+        let due = exchange.poll_timeout().map(|(at, _)| at).into_iter().chain(keep_alive_at).min();
         let input = tokio::select! {
             // The handler first: where its answer is there at once no timer is set. Reports last: where they never
             // cease, all else is still heard.
             biased;
-            handled = &mut handler, if free.is_some() => {
+            handled = &mut handled, if free.is_some() => {
                 if let Some(free) = free.take() {
                     free();
                 }
@@ -188,13 +226,17 @@ pub(super) async fn respond(
                 None => { peer_open = false; continue }
             },
             () = endpoint.cut.cancelled(), if !cut => { cut = true; Input::Cancelled }
-            () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
-            () = clock.sleep_until(keep_alive_at) => {
-                gate.with(|outlet| {
-                    outlet.keep_alive();
-                    true
-                });
-                keep_alive_at = quiet_until(clock.now());
+            () = alarm.ring(due) => {
+                let now = clock.now();
+                if keep_alive_at.is_some_and(|at| at <= now.mono) {
+                    gate.with(|outlet| {
+                        outlet.keep_alive();
+                        true
+                    });
+                    keep_alive_at = quiet_until(now);
+                } else {
+                    exchange.handle_timeout(now);
+                }
                 continue
             }
             reported = next(&mut reports), if reports.is_some() => match reported {
@@ -205,10 +247,7 @@ pub(super) async fn respond(
         };
         exchange.handle(clock.now(), input);
     }
-    if let (Some(outlet), Some(stall)) = (finished, stall) {
-        // Undelivered, the answer is kept where its key keeps it; there is nobody left to tell.
-        let _ = outlet.taken(stall).await;
-    }
+    Some(Untaken { outlet: finished?, stall: stall? })
 }
 
 /// The handler's answer: at once if it has it at once, else from a task of its own, which is not stopped by what happens
@@ -221,12 +260,12 @@ async fn answered(mut answering: Answering) -> Option<super::Answer> {
 }
 
 /// `None` after a panic, which ends this call only.
-async fn caught(handler: impl Future<Output = Option<Handled>>) -> Option<Handled> {
-    let mut handler = pin!(handler);
-    poll_fn(|context| {
+fn caught(
+    mut handler: Pin<&mut impl Future<Output = Option<Handled>>>,
+) -> impl Future<Output = Option<Handled>> + Unpin {
+    poll_fn(move |context| {
         catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))).unwrap_or(Poll::Ready(None))
     })
-    .await
 }
 
 /// Waits for a report; `None` when there will be none.

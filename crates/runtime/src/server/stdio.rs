@@ -208,7 +208,8 @@ impl Connection {
         };
         let table = Arc::clone(&self.table);
         let free = move || drop(lock(&table).release(&id));
-        self.running.spawn(drive::respond(self.endpoint.clone(), admitted, session, peer, way, free));
+        let answering = drive::answer(self.endpoint.clone(), admitted, session, peer, way, free);
+        self.running.spawn(drive::respond(answering));
     }
 
     fn notification(&mut self, method: &str) {

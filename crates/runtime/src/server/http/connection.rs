@@ -2,20 +2,21 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::Site;
 use super::body::PIECE_BYTES;
-use super::socket::{Line, Socket};
+use super::socket::{Line, Socket, Version};
 
 /// The longest head of a request, in bytes, and the most header lines in it; beyond either it is answered 431 (HTTP-26).
 pub const MAX_HEADER_BYTES: usize = 64 << 10;
@@ -88,13 +89,27 @@ async fn converse(stream: TcpStream, _place: OwnedSemaphorePermit, site: Arc<Sit
     // Events are small, and each is wanted at once. A socket that cannot do that still works.
     let _ = stream.set_nodelay(true);
     let line = Line::new(stream);
-    let socket = Socket::new(Arc::clone(&line), site.shared.options.write_stall);
+    let mut socket = Socket::new(Arc::clone(&line), site.shared.options.write_stall);
+    let version = tokio::select! {
+        version = socket.version() => version,
+        () = site.shared.ending.cancelled() => return,
+        () = line.quiet(site.settings.idle) => return,
+    };
     let service = service_fn(|request| {
-        let (site, line) = (Arc::clone(&site), Arc::clone(&line));
-        async move { Ok::<_, Infallible>(site.answer(request, line).await) }
+        // Boxed, so that a stream that has begun holds nothing of how it came to be.
+        let answering = Box::pin(Arc::clone(&site).answer(request, Arc::clone(&line)));
+        async move { Ok::<_, Infallible>(answering.await) }
     });
-    let server = server();
-    let mut connection = pin!(server.serve_connection(TokioIo::new(socket), service));
+    let io = TokioIo::new(socket);
+    match version {
+        Version::Http1 => talk(pin!(http1().serve_connection(io, service)), &site, &line).await,
+        // Boxed, since it is the larger one and the rarer.
+        Version::Http2 => talk(Box::pin(http2().serve_connection(io, service)).as_mut(), &site, &line).await,
+    }
+}
+
+/// Until the connection has ended, was idle for too long, or the server ends.
+async fn talk(mut connection: Pin<&mut impl GracefulConnection>, site: &Site, line: &Line) {
     let mut asked = false;
     loop {
         let quiet = if asked { LAST_WORDS } else { site.settings.idle };
@@ -111,11 +126,15 @@ async fn converse(stream: TcpStream, _place: OwnedSemaphorePermit, site: Arc<Sit
     }
 }
 
-fn server() -> auto::Builder<TokioExecutor> {
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS);
+fn http1() -> http1::Builder {
+    let mut server = http1::Builder::new();
+    server.max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS);
     server
-        .http2()
+}
+
+fn http2() -> http2::Builder<TokioExecutor> {
+    let mut server = http2::Builder::new(TokioExecutor::new());
+    server
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEADER_BYTES as u32)
         .max_pending_accept_reset_streams(MAX_RESETS)

@@ -162,7 +162,8 @@ impl Site {
         let freed = Arc::clone(live);
         let free = move || drop(lock(&freed.table).release(&id));
         let session = Some(Arc::clone(&live.session));
-        tokio::spawn(drive::respond(self.shared.clone(), admitted, session, peer, way, free));
+        let answering = drive::answer(self.shared.clone(), admitted, session, peer, way, free);
+        tokio::spawn(drive::respond(answering));
         Ok(())
     }
 

@@ -102,13 +102,17 @@ impl Site {
             stall: Some(options.write_stall),
         };
         outlets.close();
-        tokio::spawn(drive::respond(self.shared.clone(), admitted, None, peer, way, || {}));
+        let answering = drive::answer(self.shared.clone(), admitted, None, peer, way, || {});
+        let untaken = drive::begin(answering).await;
         let presence = Presence { to_exchange, line };
         let first = match self.form(accepted, &outlets, &presence.line, &|_| ()).await {
             Form::Whole(message) => return Ok(self.answered(message)),
             Form::Stream(first) => first,
             Form::Nothing => return Err(Refused::Ended),
         };
+        if let Some(untaken) = untaken {
+            tokio::spawn(untaken.taken());
+        }
         Ok(streamed(Body::events(Events {
             first,
             outlets,

@@ -73,10 +73,24 @@ impl Drop for Work {
     }
 }
 
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Or no HTTP at all: then it is told so in HTTP/1.1.
+    Http1,
+    Http2,
+}
+
+/// How HTTP/2 begins, and nothing else: a method of HTTP/1.1 has no such name.
+const HTTP2_START: [u8; 4] = *b"PRI ";
+
 /// The reading and writing end.
 #[derive(Debug)]
 pub(super) struct Socket {
     line: Arc<Line>,
+    /// What was read to tell the version, and is still to be read.
+    start: [u8; HTTP2_START.len()],
+    start_bytes: usize,
     stall: Duration,
     /// Runs while bytes wait and the peer takes none.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -84,7 +98,27 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) const fn new(line: Arc<Line>, stall: Duration) -> Self {
-        Self { line, stall, stalled: None }
+        Self { line, start: HTTP2_START, start_bytes: 0, stall, stalled: None }
+    }
+
+    /// What the connection speaks, by its first bytes; they are read again with what follows. Dropping the future loses
+    /// nothing.
+    pub(super) async fn version(&mut self) -> Version {
+        while self.start_bytes < self.start.len() {
+            let rest = &mut self.start[self.start_bytes..];
+            // Whoever reads next finds out how it ended.
+            let Ok(()) = self.line.stream.readable().await else { return Version::Http1 };
+            match self.line.stream.try_read(rest) {
+                Ok(0) => return Version::Http1,
+                Ok(bytes) => self.start_bytes += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Version::Http1,
+            }
+            if !HTTP2_START.starts_with(&self.start[..self.start_bytes]) {
+                return Version::Http1;
+            }
+        }
+        Version::Http2
     }
 
     fn poll_written(
@@ -114,10 +148,19 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.start_bytes > 0 {
+            let bytes = self.start_bytes.min(buffer.remaining());
+            buffer.put_slice(&self.start[..bytes]);
+            self.start.copy_within(bytes.., 0);
+            self.start_bytes -= bytes;
+            // With what is there already, so that a request comes in one piece. How that fails is told the next time.
+            let _ = self.line.stream.try_read_buf(buffer);
+            return Poll::Ready(Ok(()));
+        }
         loop {
             ready!(self.line.stream.poll_read_ready(context))?;
             match self.line.stream.try_read_buf(buffer) {
@@ -155,5 +198,46 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(socket2::SockRef::from(&self.line.stream).shutdown(Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// What is found out and what is then read, of a peer that sends these pieces one after another and then ends.
+    async fn of(pieces: &[&str]) -> (Version, String) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut socket = Socket::new(Line::new(listener.accept().await.unwrap().0), Duration::from_secs(60));
+        let sending = async {
+            for piece in pieces {
+                peer.write_all(piece.as_bytes()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            peer.shutdown().await.unwrap();
+        };
+        let (version, ()) = tokio::join!(socket.version(), sending);
+        let mut read = String::new();
+        socket.read_to_string(&mut read).await.unwrap();
+        (version, read)
+    }
+
+    #[tokio::test]
+    async fn the_first_bytes_tell_the_version_and_are_read_again() {
+        for (pieces, version) in [
+            (&["POST /mcp HTTP/1.1\r\n"][..], Version::Http1),
+            (&["P", "O", "ST /"], Version::Http1),
+            (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], Version::Http2),
+            (&["P", "R", "I", " ", "* HTTP/2.0\r\n"], Version::Http2),
+            (&["PRIX"], Version::Http1),
+            (&["PR"], Version::Http1),
+            (&["\u{16}\u{3}\u{1}"], Version::Http1),
+            (&[], Version::Http1),
+        ] {
+            assert_eq!(of(pieces).await, (version, pieces.concat()), "{pieces:?}");
+        }
     }
 }
