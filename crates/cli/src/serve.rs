@@ -21,12 +21,24 @@ pub(crate) struct Args {
     /// Listen on HOST:PORT at the path /mcp; port 0 lets the system choose. The address is printed on stderr.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
+    /// What is told on stderr, from this level on; never arguments, results or keys.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    log: Log,
     /// Which of the bundled servers.
     #[arg(long, value_name = "NAME", default_value = "shop")]
     builtin: Builtin,
     /// Keep charges and stock in this file, such as sqlite:shop.db; without it they end with the process.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+}
+
+/// Levels of the log.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Log {
+    Error,
+    Warn,
+    Info,
+    Debug,
 }
 
 /// The bundled servers.
@@ -39,6 +51,14 @@ enum Builtin {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    let level = match args.log {
+        Log::Error => tracing::Level::ERROR,
+        Log::Warn => tracing::Level::WARN,
+        Log::Info => tracing::Level::INFO,
+        Log::Debug => tracing::Level::DEBUG,
+    };
+    // stdout belongs to the protocol (STD-02).
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
     // Without a store of its own the sample server keeps one for as long as it runs.
     let folder = tempfile::tempdir()?;
     let path = match &args.store {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::responder::{Answer, Input, Output};
-use steadfast_core::exchange::{Clock, Operation, Progress, Reply, Responder};
+use steadfast_core::exchange::{CancelNotice, Clock, InFlight, Operation, Progress, Reply, Responder};
 use steadfast_core::hop::Transport;
 use steadfast_core::time::Now;
 use tokio::sync::{mpsc, watch};
@@ -34,6 +34,24 @@ pub(super) enum PeerEvent {
     Cancelled,
     /// Its connection or response stream is gone.
     Disconnected,
+}
+
+/// Leads a cancel to the request that it names, and records its reason (CAN-15). Where it leads nowhere it is recorded
+/// and never answered (CAN-11).
+pub(super) fn route(table: &InFlight<mpsc::Sender<PeerEvent>>, notice: &CancelNotice) {
+    // Quoted by `Debug`: a peer's words cannot forge a line of the log. They are bounded by the message's size.
+    let (id, reason) = match notice {
+        CancelNotice::Names { id, reason } => (Some(id), reason.as_deref()),
+        CancelNotice::Malformed => (None, None),
+    };
+    match table.route_cancel(notice) {
+        Ok(peer) => {
+            tracing::debug!(request = ?id, ?reason, "cancelled by the peer");
+            // A full channel already holds a cancel.
+            let _ = peer.try_send(PeerEvent::Cancelled);
+        }
+        Err(why) => tracing::debug!(request = ?id, ?reason, ?why, "a cancel leads nowhere"),
+    }
 }
 
 /// The way of one request's messages.

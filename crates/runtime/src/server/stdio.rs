@@ -116,8 +116,12 @@ impl Connection {
         let limit = self.endpoint.options.max_message_bytes;
         let line = match line {
             Line::Message(line) => line,
-            // Counted once there are counters; the stream stays in step whatever the line was (STD-20).
-            Line::Noise(_) | Line::Blank | Line::Unfinished { .. } => return,
+            // The stream stays in step whatever the line was (STD-20). What it says may be anybody's secret.
+            Line::Noise(_) | Line::Unfinished { .. } => {
+                tracing::warn!("the peer wrote something that is no message; it was skipped");
+                return;
+            }
+            Line::Blank => return,
             Line::TooLong { bytes } => {
                 let text = format!("the message has {bytes} bytes and {limit} are taken; send less");
                 return self.refuse(&Refusal::new(None, -32600, &text));
@@ -125,12 +129,7 @@ impl Connection {
         };
         match admit::read(&line, limit) {
             Ok(Incoming::Request { id, request }) => self.request(id, request),
-            Ok(Incoming::Cancelled(notice)) => {
-                if let Ok(peer) = lock(&self.table).route_cancel(&notice) {
-                    // A full channel already holds a cancel.
-                    let _ = peer.try_send(PeerEvent::Cancelled);
-                }
-            }
+            Ok(Incoming::Cancelled(notice)) => drive::route(&lock(&self.table), &notice),
             Ok(Incoming::Notification { method }) => self.notification(&method),
             Ok(Incoming::Response { id: Some(id), reply }) => {
                 if let Some(session) = &self.session {

@@ -245,6 +245,11 @@ impl Peer {
         self.writer.take().unwrap().shutdown().await.unwrap();
     }
 
+    /// Goes away without a word, with all that it did not read; gives the server that is left.
+    pub(crate) fn vanish(self) -> JoinHandle<std::io::Result<()>> {
+        self.server
+    }
+
     /// All that the server still writes.
     pub(crate) async fn rest(&mut self) -> Vec<Value> {
         let mut rest = String::new();

@@ -17,7 +17,7 @@ use super::lock;
 use super::sessions::Use;
 use super::streams::{Ends, Reading, Stream};
 use crate::message;
-use crate::server::drive::PeerEvent;
+use crate::server::drive::{self, PeerEvent};
 use crate::server::endpoint::Endpoint;
 use crate::server::outlet::{Next, Outlets};
 use crate::server::session::Session;
@@ -103,10 +103,7 @@ impl Live {
 
     /// A cancel of the client's (LEG-27). What it does not lead to is ignored.
     pub(super) fn cancel(&self, notice: &CancelNotice) {
-        if let Ok(peer) = lock(&self.table).route_cancel(notice) {
-            // A full channel already holds a cancel.
-            let _ = peer.try_send(PeerEvent::Cancelled);
-        }
+        drive::route(&lock(&self.table), notice);
     }
 
     /// Any other notification.
