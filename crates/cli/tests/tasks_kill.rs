@@ -40,8 +40,7 @@ fn child_that_serves() {
     runtime.block_on(async {
         let fragile = TaskPolicy { resumes: false, ..jobs::POLICY };
         let shop = steadfast_shop::builder(Arc::clone(&ledger)).unwrap();
-        let shop =
-            shop.task_options(limits).tool(jobs::tool(FRAGILE, &ledger).map(|tool| tool.task(fragile)));
+        let shop = shop.task_options(limits).tool(jobs::tool(FRAGILE, &ledger).task(fragile));
         let shop = shop.build().unwrap();
         // The harness leaves its own line unfinished.
         println!();

@@ -55,14 +55,14 @@ const fn hundred() -> u32 {
 }
 
 async fn count_slowly(call: Call, Count { steps, step_ms }: Count, hears: bool) -> Handled {
-    let context = call.dialogue().context();
+    let context = call.context();
     let name = if hears { "count_slowly" } else { "stubborn" };
     let step = Duration::from_millis(step_ms.into());
     eprintln!("shop: {name} began");
     for done in 1..=steps {
         tokio::select! {
             () = tokio::time::sleep(step) => {}
-            () = context.cancelled().cancelled(), if hears => {
+            () = call.cancelled(), if hears => {
                 eprintln!("shop: {name} was cancelled after {} of {steps} steps", done - 1);
                 return Err(Failure::stopped());
             }
@@ -89,15 +89,13 @@ const fn thousands() -> u32 {
 }
 
 async fn chatty(call: Call, Chat { events }: Chat) -> Handled {
-    let context = call.dialogue().context();
+    let context = call.context();
     let entry = json!("x".repeat(1_024));
     for event in 1..=events {
         if context.cancelled().is_cancelled() {
             return Err(Failure::stopped());
         }
-        if let Some(value) = Finite::new(event.into()) {
-            context.progress(Progress { value, total: Finite::new(events.into()), message: None });
-        }
+        call.progress(event.into(), events.into());
         context.log(Level::Debug, Some("chatty"), &entry);
         tokio::task::yield_now().await;
     }
@@ -153,7 +151,7 @@ async fn fail_in(call: Call, Fail { kind }: Fail) -> Handled {
         })),
         Way::Panic => panic!("as it was asked to"),
         Way::Never => {
-            call.dialogue().context().cancelled().cancelled().await;
+            call.cancelled().await;
             Err(Failure::stopped())
         }
     }

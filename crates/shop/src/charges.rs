@@ -1,10 +1,8 @@
 //! `charge_account`: money that must not be taken twice.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use steadfast::server::toolkit::{Builder, Call, Tool};
-use steadfast_store::{Effect, Ledger, Refusal};
+use steadfast_store::{Effect, Refusal};
 
 use crate::finder;
 
@@ -49,7 +47,7 @@ impl Charge {
 pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shop_charge (
     receipt INTEGER PRIMARY KEY, account TEXT NOT NULL, cents INTEGER NOT NULL CHECK (cents > 0))";
 
-pub(crate) fn add(builder: Builder, ledger: &Arc<Ledger>) -> Builder {
+pub(crate) fn add(builder: Builder) -> Builder {
     builder
         .tool(Tool::new(
             OPERATION,
@@ -60,7 +58,6 @@ pub(crate) fn add(builder: Builder, ledger: &Arc<Ledger>) -> Builder {
             },
         ))
         .tool(finder::tool(
-            ledger,
             "find_charge",
             "Finds the charge that was made under an idempotencyKey, for a caller whose answer was lost.",
             OPERATION,

@@ -119,7 +119,6 @@ pub(crate) fn add(builder: Builder, ledger: &Arc<Ledger>) -> Builder {
     let (looking, reading) = (Arc::clone(ledger), Arc::clone(ledger));
     let builder = builder
         .tool(finder::tool(
-            ledger,
             "find_reservation",
             "Finds the reservation that was made under an idempotencyKey, for a caller whose answer was lost.",
             OPERATION,

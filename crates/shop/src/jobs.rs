@@ -5,11 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use steadfast::core::exchange::{Finite, Progress};
 use steadfast::core::fingerprint::Scope;
-use steadfast::server::toolkit::{
-    DefinitionError, Dialogue, Failure, TaskPolicy, TaskSupport, Tool, ToolResult,
-};
+use steadfast::server::toolkit::{Dialogue, Failure, TaskPolicy, TaskSupport, Tool, ToolResult};
 use steadfast_store::{Effect, ExecuteError, Execution, Ledger, Refusal, StoreError};
 use tokio::sync::oneshot;
 
@@ -32,10 +29,7 @@ pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shop_step (
     job TEXT NOT NULL, step INTEGER NOT NULL, PRIMARY KEY (job, step)) WITHOUT ROWID";
 
 /// A tool that works in steps under this name.
-///
-/// # Errors
-/// The name is none.
-pub fn tool(name: &str, ledger: &Arc<Ledger>) -> Result<Tool, DefinitionError> {
+pub fn tool(name: &str, ledger: &Arc<Ledger>) -> Tool {
     let ledger = Arc::clone(ledger);
     let schema = json!({
         "type": "object",
@@ -46,11 +40,11 @@ pub fn tool(name: &str, ledger: &Arc<Ledger>) -> Result<Tool, DefinitionError> {
     });
     let description = "Works in steps for as long as it takes: a task, where the caller knows tasks. It stops between \
                        two steps when it is cancelled, and goes on in the next process if this one dies.";
-    let tool = Tool::raw(name, description, schema, move |call| {
+    Tool::raw(name, description, schema, move |call| {
         let (job, ledger) = (Job::of(call.arguments()), Arc::clone(&ledger));
         async move { job.run(&ledger, call.dialogue()).await }
-    })?;
-    Ok(tool.task(POLICY))
+    })
+    .task(POLICY)
 }
 
 /// One job.
@@ -75,7 +69,7 @@ impl Job {
         let mut done = 0;
         while done < self.steps {
             tokio::select! {
-                () = dialogue.context().cancelled().cancelled() => return Err(Failure::stopped()),
+                () = dialogue.cancelled() => return Err(Failure::stopped()),
                 () = tokio::time::sleep(self.step) => {}
             }
             done = match dialogue.task() {
@@ -87,9 +81,7 @@ impl Job {
                 }
             };
             dialogue.report(format!("step {done} of {}", self.steps));
-            if let (Some(value), total) = (Finite::new(done.into()), Finite::new(self.steps.into())) {
-                dialogue.context().progress(Progress { value, total, message: None });
-            }
+            dialogue.progress(done.into(), self.steps.into());
         }
         Ok(ToolResult::structured(json!({ "steps": done })))
     }

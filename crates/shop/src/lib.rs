@@ -38,7 +38,7 @@ pub fn builder(ledger: Arc<Ledger>) -> Result<Builder, StoreError> {
         .store(Arc::clone(&ledger))
         .logs();
     let builder = basics::add(builder);
-    let builder = charges::add(builder, &ledger);
+    let builder = charges::add(builder);
     let builder = inventory::add(builder, &ledger);
     let builder = builder.tool(jobs::tool(jobs::OPERATION, &ledger));
     Ok(talk::add(builder))

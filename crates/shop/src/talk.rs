@@ -15,8 +15,7 @@ pub(crate) fn add(builder: Builder) -> Builder {
                     "properties": { "name": { "type": "string", "title": "Your name" } },
                     "required": ["name"],
                 });
-                let answer =
-                    call.dialogue().ask("name", Question::form("What is your name?", schema)).await?;
+                let answer = call.ask("name", Question::form("What is your name?", schema)).await?;
                 Ok(match (answer["action"].as_str(), answer["content"]["name"].as_str()) {
                     (Some("accept"), Some(name)) => ToolResult::text(format!("Hello, {name}!")),
                     _ => ToolResult::text("Hello, whoever you are."),

@@ -66,7 +66,7 @@ pub(super) fn add(builder: Builder) -> Builder {
             Tool::raw("test_missing_capability", "Needs a client that can sample.", nothing(), |_| async {
                 Ok(ToolResult::text("You can sample."))
             })
-            .map(|tool| tool.needs(&["sampling"])),
+            .needs(&["sampling"]),
         );
     builder
         .tool(ask("elicitation", "Asks for a name.", |dialogue| Box::pin(name(dialogue))))
@@ -158,7 +158,7 @@ struct Sample {
 }
 
 async fn sample(call: Call, Sample { prompt }: Sample) -> Handled {
-    let answer = call.dialogue().ask("prompt", sampling(&prompt, 100)).await?;
+    let answer = call.ask("prompt", sampling(&prompt, 100)).await?;
     Ok(ToolResult::text(format!("LLM response: {}", words(&answer))))
 }
 
@@ -178,13 +178,13 @@ async fn elicit(call: Call, Elicit { message }: Elicit) -> Result<ToolResult, Fa
         },
         "required": ["username", "email"],
     });
-    let answer = call.dialogue().ask("user", Question::form(message, schema)).await?;
+    let answer = call.ask("user", Question::form(message, schema)).await?;
     let (action, content) = (said(&answer), &answer["content"]);
     Ok(ToolResult::text(format!("User response: <action: {action}, content: {content}>")))
 }
 
 async fn completed(call: Call, schema: Value) -> Handled {
-    let answer = call.dialogue().ask("form", Question::form("Please fill in this form", schema)).await?;
+    let answer = call.ask("form", Question::form("Please fill in this form", schema)).await?;
     let (action, content) = (said(&answer), &answer["content"]);
     Ok(ToolResult::text(format!("Elicitation completed: action={action}, content={content}")))
 }

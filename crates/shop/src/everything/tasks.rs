@@ -27,7 +27,7 @@ pub(super) fn add(builder: Builder) -> Builder {
     let at_once = policy(TaskSupport::Optional { after: Duration::ZERO });
     let required = policy(TaskSupport::Required);
     builder
-        .tool(Tool::new("slow_compute", "Computes for some seconds.", compute).map(|tool| tool.task(at_once)))
+        .tool(Tool::new("slow_compute", "Computes for some seconds.", compute).task(at_once))
         .tool(
             Tool::raw(
                 "failing_job",
@@ -38,7 +38,7 @@ pub(super) fn add(builder: Builder) -> Builder {
                     Ok(ToolResult::error("The job failed, as it was asked to."))
                 },
             )
-            .map(|tool| tool.task(required)),
+            .task(required),
         )
         .tool(
             Tool::raw(
@@ -50,19 +50,14 @@ pub(super) fn add(builder: Builder) -> Builder {
                     Err(Failure::protocol(-32603, "The job broke, as it was asked to.", None))
                 },
             )
-            .map(|tool| tool.task(required)),
+            .task(required),
         )
-        .tool(
-            Tool::new("confirm_delete", "Asks before it deletes nothing.", confirm_delete)
-                .map(|tool| tool.task(at_once)),
-        )
-        .tool(
-            Tool::raw("multi_input", "Asks two things at once.", nothing(), multi_input)
-                .map(|tool| tool.task(at_once)),
-        )
+        .tool(Tool::new("confirm_delete", "Asks before it deletes nothing.", confirm_delete).task(at_once))
+        .tool(Tool::raw("multi_input", "Asks two things at once.", nothing(), multi_input).task(at_once))
         .tool(
             Tool::raw("test_tool_with_task", "Asks for a name, then becomes a task.", nothing(), greeting)
-                .map(|tool| tool.task(required).asks_first("user_name", question())),
+                .task(required)
+                .asks_first("user_name", question()),
         )
 }
 
@@ -70,7 +65,7 @@ pub(super) fn add(builder: Builder) -> Builder {
 async fn pause(call: &Call, time: Duration) -> Result<(), Failure> {
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
-        () = call.dialogue().context().cancelled().cancelled() => Err(Failure::stopped()),
+        () = call.cancelled() => Err(Failure::stopped()),
     }
 }
 
@@ -87,7 +82,7 @@ struct Compute {
 
 async fn compute(call: Call, Compute { seconds, label }: Compute) -> Handled {
     let label = label.unwrap_or_else(|| "Computed".into());
-    call.dialogue().report(format!("{label}: computing"));
+    call.report(format!("{label}: computing"));
     pause(&call, Duration::from_secs_f64(seconds)).await?;
     Ok(ToolResult::text(format!("{label} for {seconds} s")))
 }
@@ -101,7 +96,7 @@ struct Delete {
 
 async fn confirm_delete(call: Call, Delete { filename }: Delete) -> Handled {
     let question = form(&format!("Delete {filename}?"), "confirm", "boolean");
-    let answer = call.dialogue().ask("confirm", question).await?;
+    let answer = call.ask("confirm", question).await?;
     let confirmed = answer["content"]["confirm"] == true;
     Ok(ToolResult::text(if confirmed { format!("Deleted {filename}") } else { format!("Kept {filename}") }))
 }
@@ -111,8 +106,7 @@ async fn multi_input(call: Call) -> Handled {
         let properties = json!({ "name": { "type": "string" }, "confirm": { "type": "boolean" } });
         Question::form(message, json!({ "type": "object", "properties": properties }))
     };
-    let answers =
-        call.dialogue().ask_all([("first", question("First?")), ("second", question("Second?"))]).await?;
+    let answers = call.ask_all([("first", question("First?")), ("second", question("Second?"))]).await?;
     Ok(ToolResult::text(format!("{} answers", answers.len())))
 }
 
@@ -121,6 +115,6 @@ fn question() -> Question {
 }
 
 async fn greeting(call: Call) -> Handled {
-    let answer = call.dialogue().ask("user_name", question()).await?;
+    let answer = call.ask("user_name", question()).await?;
     Ok(ToolResult::text(format!("Hello, {}!", field(&answer, "name"))))
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::json;
-use steadfast::core::exchange::{Finite, Progress};
 use steadfast::core::subscription::Change;
 use steadfast::server::toolkit::{Builder, Call, Tool, ToolResult};
 use steadfast::server::{Changes, Level};
@@ -26,7 +25,7 @@ pub(super) fn add(builder: Builder) -> Builder {
         .tool(Tool::raw("test_tool_with_progress", "Reports 0, 50 and 100 of 100.", nothing(), progress))
         .tool(Tool::raw("test_tool_with_logging", "Writes three log entries.", nothing(), logging))
         .tool(Tool::raw("test_logging_tool", "Writes one log entry.", nothing(), |call: Call| async move {
-            call.dialogue().context().log(Level::Info, Some("everything"), &json!("Logged"));
+            call.context().log(Level::Info, Some("everything"), &json!("Logged"));
             Ok(ToolResult::text("Logged, if you asked for it."))
         }))
         .tool(change(
@@ -46,7 +45,7 @@ pub(super) fn add(builder: Builder) -> Builder {
             "Ends its connection before its answer, where a client may come back for it.",
             nothing(),
             |call: Call| async move {
-                call.dialogue().context().hang_up(Duration::from_millis(100));
+                call.context().hang_up(Duration::from_millis(100));
                 tokio::time::sleep(PAUSE * 4).await;
                 Ok(ToolResult::text("Reconnection test completed"))
             },
@@ -55,9 +54,7 @@ pub(super) fn add(builder: Builder) -> Builder {
 
 async fn progress(call: Call) -> Handled {
     for value in [0.0, 50.0, 100.0] {
-        if let Some(value) = Finite::new(value) {
-            call.dialogue().context().progress(Progress { value, total: Finite::new(100.0), message: None });
-        }
+        call.progress(value, 100.0);
         tokio::time::sleep(PAUSE).await;
     }
     Ok(ToolResult::text("Reported three times."))
@@ -65,7 +62,7 @@ async fn progress(call: Call) -> Handled {
 
 async fn logging(call: Call) -> Handled {
     for entry in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-        call.dialogue().context().log(Level::Info, Some("everything"), &json!(entry));
+        call.context().log(Level::Info, Some("everything"), &json!(entry));
         tokio::time::sleep(PAUSE).await;
     }
     Ok(ToolResult::text("Logged three times."))

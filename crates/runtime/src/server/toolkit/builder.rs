@@ -8,12 +8,12 @@ use steadfast_store::{Ledger, StoreError};
 
 use super::catalog::{Catalog, Definition, Put};
 use super::prompts::Prompt;
-use super::resources::{Resource, Template};
+use super::resources::{Resource, Shape, Template};
 use super::run::Successor;
 use super::sealed::Seal;
 use super::service::{Inner, Server};
 use super::tasks::{TaskOptions, TaskSupport, Tasks, Workshop};
-use super::tool::{DefinitionError, Tool};
+use super::tool::{DefinitionError, Published, Tool};
 use crate::server::Changes;
 
 /// A server that is not finished yet.
@@ -22,9 +22,9 @@ pub struct Builder {
     name: String,
     version: String,
     instructions: Option<String>,
-    tools: Catalog<Tool>,
+    tools: Catalog<Published>,
     resources: Catalog<Resource>,
-    templates: Catalog<Template>,
+    templates: Catalog<Shape>,
     prompts: Catalog<Prompt>,
     has_tasks: bool,
     changing: bool,
@@ -106,8 +106,8 @@ impl Builder {
 
     /// Adds a tool. Tools are listed in the order in which they were added.
     #[must_use]
-    pub fn tool(mut self, tool: Result<Tool, DefinitionError>) -> Self {
-        match tool {
+    pub fn tool(mut self, tool: Tool) -> Self {
+        match tool.publish() {
             Ok(tool) => {
                 self.has_tasks |= tool.task.support != TaskSupport::Never;
                 let fault = add("tool", &self.tools, tool);
@@ -126,8 +126,8 @@ impl Builder {
 
     /// Adds a template of resources.
     #[must_use]
-    pub fn template(self, template: Result<Template, DefinitionError>) -> Self {
-        let fault = match template {
+    pub fn template(self, template: Template) -> Self {
+        let fault = match template.publish() {
             Ok(template) => add("template", &self.templates, template),
             Err(fault) => Some(fault),
         };

@@ -82,7 +82,7 @@ impl Inner {
                 self.prompts.get(caller, prompt).map(|it| (it.has_argument(&name), it.complete.clone()))
             }
             ("ref/resource", _, Some(uri)) => {
-                self.templates.get(caller, uri).map(|it| (it.has_variable(&name), it.complete.clone()))
+                self.templates.get(caller, uri).map(|it| (it.has_variable(&name), it.complete().cloned()))
             }
             _ => None,
         };

@@ -52,7 +52,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource whose contents `read` gives.
+    /// A resource whose contents `read` gives. None mean that it is not there any more (ERR-12).
     pub fn new<F, R>(uri: &str, name: &str, description: &str, mime_type: &str, read: F) -> Self
     where
         F: Fn(Dialogue) -> R + Send + Sync + 'static,
@@ -107,10 +107,15 @@ pub struct Template {
     name: String,
     description: String,
     mime_type: String,
-    parts: Vec<Part>,
     audience: Audience,
-    pub(super) complete: Option<Arc<Complete>>,
-    pub(super) read: Arc<ReadTemplate>,
+    complete: Option<Arc<Complete>>,
+    read: Arc<ReadTemplate>,
+}
+
+/// A template whose pattern is understood.
+pub(super) struct Shape {
+    template: Template,
+    parts: Vec<Part>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,37 +126,25 @@ enum Part {
 }
 
 impl Template {
-    /// Resources that `read` gives, told the URI and what the variables stand for.
+    /// Resources that `read` gives, told the URI and what the variables stand for. No contents mean that there is no such
+    /// resource (ERR-12).
     ///
-    /// # Errors
-    /// The pattern is not made of text and simple variables with text between them (RFC 6570, level 1): anything else
-    /// could match in more than one way.
-    pub fn new<F, R>(
-        pattern: &str,
-        name: &str,
-        description: &str,
-        mime_type: &str,
-        read: F,
-    ) -> Result<Self, DefinitionError>
+    /// The pattern is made of text and simple variables with text between them (RFC 6570, level 1): anything else could
+    /// match in more than one way. A value is decoded, so it may hold any character, `/` included.
+    pub fn new<F, R>(pattern: &str, name: &str, description: &str, mime_type: &str, read: F) -> Self
     where
         F: Fn(Dialogue, String, Variables) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Vec<Contents>, Failure>> + Send + 'static,
     {
-        let parts = parts_of(pattern).ok_or_else(|| DefinitionError {
-            what: "template",
-            name: pattern.to_owned(),
-            why: "only simple variables such as {id} with text between them are served".into(),
-        })?;
-        Ok(Self {
+        Self {
             pattern: pattern.to_owned(),
             name: name.to_owned(),
             description: description.to_owned(),
             mime_type: mime_type.to_owned(),
-            parts,
             audience: Audience::default(),
             complete: None,
             read: Arc::new(move |dialogue, uri, variables| Box::pin(read(dialogue, uri, variables))),
-        })
+        }
     }
 
     /// Completes a variable: told its name and what was typed so far.
@@ -166,6 +159,28 @@ impl Template {
     pub fn only_for(mut self, rule: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
         self.audience = Audience::only(rule);
         self
+    }
+
+    /// Reads the pattern.
+    pub(super) fn publish(self) -> Result<Shape, DefinitionError> {
+        match parts_of(&self.pattern) {
+            Some(parts) => Ok(Shape { template: self, parts }),
+            None => Err(DefinitionError {
+                what: "template",
+                name: self.pattern,
+                why: "only simple variables such as {id} with text between them are served".into(),
+            }),
+        }
+    }
+}
+
+impl Shape {
+    pub(super) fn complete(&self) -> Option<&Arc<Complete>> {
+        self.template.complete.as_ref()
+    }
+
+    pub(super) fn read(&self, dialogue: Dialogue, uri: &str, variables: Variables) -> Reading {
+        (self.template.read)(dialogue, uri.to_owned(), variables)
     }
 
     pub(super) fn has_variable(&self, name: &str) -> bool {
@@ -199,19 +214,18 @@ impl Template {
     }
 }
 
-impl Definition for Template {
+impl Definition for Shape {
     fn id(&self) -> &str {
-        &self.pattern
+        &self.template.pattern
     }
 
     fn audience(&self) -> &Audience {
-        &self.audience
+        &self.template.audience
     }
 
     fn to_json(&self, _: &Caller) -> Value {
-        json!({
-            "uriTemplate": self.pattern, "name": self.name, "description": self.description, "mimeType": self.mime_type,
-        })
+        let Template { pattern, name, description, mime_type, .. } = &self.template;
+        json!({ "uriTemplate": pattern, "name": name, "description": description, "mimeType": mime_type })
     }
 }
 
@@ -271,12 +285,18 @@ impl fmt::Debug for Template {
     }
 }
 
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.template.fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn template(pattern: &str) -> Result<Template, DefinitionError> {
-        Template::new(pattern, "t", "", "text/plain", |_, _, _| async { Ok(Vec::new()) })
+    fn template(pattern: &str) -> Result<Shape, DefinitionError> {
+        Template::new(pattern, "t", "", "text/plain", |_, _, _| async { Ok(Vec::new()) }).publish()
     }
 
     #[test]

@@ -21,12 +21,12 @@ use super::schema;
 use super::sealed::Origin;
 use super::service::Inner;
 use super::tasks::{Done, TaskPolicy, TaskSupport, Worker, Workshop};
-use super::tool::Tool;
+use super::tool::Published;
 use crate::server::{Answer, Caller, Context, Request};
 
 /// What one call needs, apart from who asks for it.
 struct Prepared {
-    tool: Arc<Tool>,
+    tool: Arc<Published>,
     arguments: Arc<Map<String, Value>>,
     keyed: Keyed,
     rounds: Option<Arc<Rounds>>,
@@ -125,14 +125,14 @@ impl Inner {
 
     fn ended(
         &self,
-        tool: &Tool,
+        tool: &Published,
         handled: Result<ToolResult, Failure>,
         rounds: Option<&Arc<Rounds>>,
         origin: &Origin,
     ) -> Done {
         let caller = &*origin.caller;
         Done::Answered(match handled {
-            Ok(result) => match wrong_output(tool, &result) {
+            Ok(result) => match tool.wrong_output(&result) {
                 None => self.tool_result(caller, result),
                 // The server's own fault, and the value is not handed out (ERR-19).
                 Some(faults) => {
@@ -242,7 +242,7 @@ impl Inner {
         let reading = match self.resources.get(&caller, uri) {
             Some(resource) => (resource.read)(dialogue),
             None => match self.templates.find(&caller, |template| template.matches(uri)) {
-                Some((template, variables)) => (template.read)(dialogue, uri.to_owned(), variables),
+                Some((template, variables)) => template.read(dialogue, uri, variables),
                 None => return not_found(&caller, uri),
             },
         };
@@ -288,15 +288,6 @@ impl Workshop for Successor {
 /// The exchange has ended: nobody reads this.
 fn stopped() -> Answer {
     refuse(-32603, "the call was cancelled")
-}
-
-/// Where a structured result is not what the tool publishes.
-fn wrong_output(tool: &Tool, result: &ToolResult) -> Option<String> {
-    let schema = tool.output.as_ref().filter(|_| !result.is_error)?;
-    match &result.structured {
-        Some(data) => schema.check(data).err(),
-        None => Some("it has no structured content".into()),
-    }
 }
 
 /// ERR-11, LEG-88.

@@ -88,15 +88,18 @@ impl Schema {
     /// # Errors
     /// As [`Self::new`], or the root has another type.
     pub fn of_input(json: Value) -> Result<Self, SchemaError> {
-        if json.get("type").and_then(Value::as_str) != Some("object") {
-            return Err(SchemaError::NotAnObject);
-        }
-        Self::new(json)
+        let schema = Self::new(json)?;
+        if schema.is_of_objects() { Ok(schema) } else { Err(SchemaError::NotAnObject) }
     }
 
     /// The schema as it is published.
     pub const fn as_json(&self) -> &Value {
         &self.json
+    }
+
+    /// Whether all that it describes are objects.
+    pub(super) fn is_of_objects(&self) -> bool {
+        self.json.get("type").and_then(Value::as_str) == Some("object")
     }
 
     /// Checks a value; says in one text where it is wrong: a JSON Pointer and a reason for each fault, without the

@@ -18,11 +18,11 @@ use super::catalog::{Catalog, Definition, Put};
 use super::failure::missing;
 use super::mirror;
 use super::prompts::Prompt;
-use super::resources::{Resource, Template};
+use super::resources::{Resource, Shape, Template};
 use super::run::Successor;
 use super::sealed::Seal;
 use super::tasks::{TaskSupport, Tasks};
-use super::tool::Tool;
+use super::tool::{DefinitionError, Published, Tool};
 use crate::message;
 use crate::server::caller::TASKS_EXTENSION;
 use crate::server::{
@@ -38,9 +38,9 @@ pub(super) struct Inner {
     pub(super) name: String,
     pub(super) info: Value,
     pub(super) instructions: Option<String>,
-    pub(super) tools: Catalog<Tool>,
+    pub(super) tools: Catalog<Published>,
     pub(super) resources: Catalog<Resource>,
-    pub(super) templates: Catalog<Template>,
+    pub(super) templates: Catalog<Shape>,
     pub(super) prompts: Catalog<Prompt>,
     pub(super) changes: Changes,
     pub(super) tasks: Option<Tasks>,
@@ -62,8 +62,11 @@ impl Server {
 
     /// Adds a tool, or replaces the one of its name, and tells who listens, as all methods here that change a set of a
     /// server that was built as [`super::Builder::changing`]. Says whether callers see a difference.
-    pub fn put_tool(&self, tool: Tool) -> bool {
-        self.put(&self.0.tools, tool, Change::Tools)
+    ///
+    /// # Errors
+    /// The definition breaks a rule; the old one stays.
+    pub fn put_tool(&self, tool: Tool) -> Result<bool, DefinitionError> {
+        Ok(self.put(&self.0.tools, tool.publish()?, Change::Tools))
     }
 
     /// Takes a tool away. Says whether there was one; calls under way go on.
@@ -82,8 +85,11 @@ impl Server {
     }
 
     /// Adds a template, or replaces the one of its pattern.
-    pub fn put_template(&self, template: Template) -> bool {
-        self.put(&self.0.templates, template, Change::Resources)
+    ///
+    /// # Errors
+    /// The pattern cannot be read; the old one stays.
+    pub fn put_template(&self, template: Template) -> Result<bool, DefinitionError> {
+        Ok(self.put(&self.0.templates, template.publish()?, Change::Resources))
     }
 
     /// Takes a template away. Says whether there was one.
@@ -206,7 +212,7 @@ impl Inner {
     }
 
     fn has_completions(&self) -> bool {
-        self.prompts.has(|it| it.complete.is_some()) || self.templates.has(|it| it.complete.is_some())
+        self.prompts.has(|it| it.complete.is_some()) || self.templates.has(|it| it.complete().is_some())
     }
 
     fn discover(&self, caller: &Caller) -> Answer {
