@@ -175,6 +175,7 @@ fn no_debug_text_shows_a_result_an_error_a_question_or_an_answer() {
 }
 
 /// Every string of up to six of these events, at clocks that stand still, are set back and pass the retention.
+// shows: TSK-15
 #[test]
 fn i_22_edges_are_legal_terminal_absorbs_and_keys_are_never_reused() {
     let strings = walk(&task(), &mut Vec::new());

@@ -685,6 +685,7 @@ async fn hdr_14_without_the_header_and_without_metadata_a_message_is_a_legacy_on
     assert_eq!(server.ask(&Post::of(list).with("mcp-session-id", session)).await.status(), 200);
 }
 
+// shows: HDR-36
 #[tokio::test]
 async fn hdr_16_modern_metadata_without_the_version_header_is_a_header_failure() {
     let server = Server::start().await;

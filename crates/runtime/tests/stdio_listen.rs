@@ -167,6 +167,7 @@ async fn sub_20_a_listener_that_falls_behind_is_ended_without_a_result() {
     assert_eq!(probe.changes.listeners(), 0, "I-24");
 }
 
+// shows: SUB-26
 #[tokio::test]
 async fn sub_27_a_listen_without_its_shape_is_refused_and_never_acknowledged() {
     let (probe, _events) = Probe::new();

@@ -95,6 +95,7 @@ async fn can_11_a_cancel_that_names_nothing_is_ignored_and_never_answered() {
 }
 
 /// F023: a cancel that crosses the answer hurts nobody, in whatever order the two happen.
+// shows: F023
 #[tokio::test]
 async fn can_10_a_cancel_that_crosses_the_answer_settles_once() {
     let (probe, _events) = Probe::new();
@@ -321,6 +322,7 @@ async fn f082_what_does_not_finish_in_time_is_told_to_stop_and_the_end_comes() {
     (&mut peer.server).await.unwrap().unwrap();
 }
 
+// shows: F086
 #[tokio::test]
 async fn g9_no_more_may_be_under_way_than_the_limit() {
     let (probe, mut events) = Probe::new();

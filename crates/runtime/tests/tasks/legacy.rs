@@ -84,6 +84,7 @@ async fn leg_104_a_call_must_be_augmented_as_the_listing_says() {
 }
 
 // shows: LEG-105, TSK-65
+// shows: TSK-65
 #[tokio::test]
 async fn leg_105_revisions_without_tasks_ignore_the_member_and_the_extension_enables_nothing() {
     let mut process = Bench::new().start();
@@ -187,6 +188,7 @@ async fn leg_108_the_result_is_waited_for_and_is_exactly_the_calls_own() {
     assert_eq!(answered, Err(json!({ "code": -32000, "message": "the renderer crashed" })));
 }
 
+// shows: TSK-64
 #[tokio::test]
 async fn leg_112_a_cancel_is_the_end_before_it_is_answered_and_final_tasks_refuse_it() {
     let mut process = Bench::new().start();

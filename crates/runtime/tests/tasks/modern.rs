@@ -104,6 +104,7 @@ async fn tsk_13_when_the_work_begins_every_process_finds_the_task() {
 }
 
 // shows: TSK-16, TSK-25, TSK-26, TSK-27, TSK-28
+// shows: TSK-07
 #[tokio::test]
 async fn tsk_27_the_outcome_is_what_the_call_would_have_been_answered_with() {
     let mut process = Bench::new().start();
