@@ -353,7 +353,9 @@ impl Whole {
         if self.head.value("content-type") == Some("application/json") {
             return self.json();
         }
-        let messages: Vec<_> = blocks(&self.body).filter(|block| !block.is_comment()).collect();
+        let blocks =
+            blocks(&self.body).filter(|block| block.field("data").is_some_and(|data| !data.is_empty()));
+        let messages: Vec<_> = blocks.collect();
         assert_eq!(messages.len(), 1, "{self:?}");
         messages[0].json()
     }

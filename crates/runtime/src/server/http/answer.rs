@@ -23,6 +23,8 @@ pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 /// Why a request is not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
+    /// HTTP-26.
+    HeadTooLarge,
     /// Another path: answered without a JSON-RPC body, which tells it from an unknown method (HTTP-17).
     NoSuchPath,
     /// Step 1.
@@ -72,6 +74,9 @@ impl Site {
             response
         };
         match refused {
+            Refused::HeadTooLarge => {
+                text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large; send less\n")
+            }
             Refused::NoSuchPath => text(StatusCode::NOT_FOUND, "there is no MCP endpoint at this path\n"),
             Refused::Method => {
                 let said =

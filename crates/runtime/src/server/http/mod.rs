@@ -201,6 +201,12 @@ impl Site {
         line: Arc<Line>,
     ) -> Result<Response, Refused> {
         let (head, body) = http.into_parts();
+        // The HTTP/1.1 server stops reading at about as much; this is exact.
+        let lines =
+            head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+        if lines.sum::<usize>() > MAX_HEADER_BYTES {
+            return Err(Refused::HeadTooLarge);
+        }
         let path = head.uri.path();
         if path.strip_suffix('/').unwrap_or(path) != self.path {
             return Err(Refused::NoSuchPath);

@@ -98,12 +98,14 @@ impl Stream {
         reading
     }
 
-    /// A connection that reads what follows `place`; `None` if nothing was ever said there. Whoever read until now
-    /// reads no more: one message goes to one connection (LEG-39).
+    /// A connection that reads what follows `place`. `None` if that was never said, or nothing is left of what follows
+    /// it and nothing will come. Whoever read until now reads no more: one message goes to one connection (LEG-39).
     pub(super) fn resume(self: &Arc<Self>, place: u64) -> Option<Reading> {
-        // Apart, so that the lock is open again when the reading is attached.
-        let was_said = place <= self.state().log.last();
-        was_said.then(|| self.attach(place))
+        let state = self.state();
+        let last = state.log.last();
+        let is_lost = state.is_over && place < last && state.log.after(place).is_none();
+        drop(state);
+        (place <= last && !is_lost).then(|| self.attach(place))
     }
 
     fn attach(self: &Arc<Self>, place: u64) -> Reading {
