@@ -65,8 +65,18 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
     }
 }
 
-/// Ready when the process is asked to end, by Ctrl-C or SIGTERM.
+/// Ready when the process is asked to end, by Ctrl-C or SIGTERM. Asked a second time it ends at once, whatever it still
+/// waits for (F082).
 pub(crate) async fn asked_to_end() {
+    asked().await;
+    tokio::spawn(async {
+        asked().await;
+        eprintln!("steadfast: ended at once; what was running has no known outcome");
+        std::process::exit(Code::Cancelled as i32);
+    });
+}
+
+async fn asked() {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
     let terminated = async {
         match &mut terminate {

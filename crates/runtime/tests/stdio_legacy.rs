@@ -195,3 +195,31 @@ async fn leg_70_a_question_is_withdrawn_when_its_call_is_cancelled() {
     assert_eq!(events.recv().await, Some(Event::Stopped("hold".into())), "LEG-71");
     peer.is_silent().await;
 }
+
+/// Real time, and little of it: the one call reaches its limit, the other has none.
+#[tokio::test]
+async fn ruling_18_who_waits_for_a_task_has_no_limit() {
+    let (probe, mut events) = Probe::new();
+    let limit = std::time::Duration::from_millis(30);
+    let limits = steadfast::core::exchange::Limits::new(limit, limit * 1_000).unwrap();
+    let mut peer = Peer::connect(&probe, Options { limits, ..Options::default() });
+    peer.initialize("2025-11-25").await;
+    peer.send(r#"{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t"}}"#).await;
+    assert_eq!(events.recv().await, Some(Event::Began("hold".into())));
+    peer.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"hold","arguments":{"as":"call"}}}"#).await;
+    assert_eq!(events.recv().await, Some(Event::Began("call".into())));
+    let timed_out = peer.next().await;
+    assert_eq!(
+        (&timed_out["id"], &timed_out["error"]["data"]["steadfast/error"]["clock"]),
+        (&json!(2), &json!("idle"))
+    );
+    assert_eq!(events.recv().await, Some(Event::Stopped("call".into())));
+    probe.release("hold");
+    loop {
+        let next = peer.next().await;
+        if next["id"] == 1 {
+            assert_eq!(next["result"]["held"], "hold");
+            break;
+        }
+    }
+}

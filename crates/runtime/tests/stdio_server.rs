@@ -341,3 +341,50 @@ async fn g9_no_more_may_be_under_way_than_the_limit() {
     peer.call("\"d\"", "echo", json!(1)).await;
     assert_eq!(peer.next().await["result"]["echo"], 1);
 }
+
+/// The same framing over a Unix and a TCP socket: a stream is a stream.
+// shows: STD-23, STD-24
+#[tokio::test]
+async fn std_22_sockets_are_served_as_pipes_are() {
+    use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+
+    async fn talk<R, W, S, T>(ours: (R, W), theirs: (S, T))
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+        S: AsyncRead + Unpin + Send + 'static,
+        T: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (probe, mut events) = Probe::new();
+        let service = std::sync::Arc::new(common::Probed(std::sync::Arc::clone(&probe)));
+        let never = std::future::pending();
+        let server = tokio::spawn(steadfast::server::stdio::serve(
+            theirs.0,
+            theirs.1,
+            service,
+            Options::default(),
+            never,
+        ));
+        let (reader, mut writer) = ours;
+        let call =
+            |id: &str, name: &str| common::modern(id, "tools/call", json!({ "name": name, "arguments": {} }));
+        writer.write_all(format!("{}\n{}\n", call("1", "hold"), call("2", "echo")).as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(reader).lines();
+        assert!(lines.next_line().await.unwrap().unwrap().contains("\"id\":2"));
+        assert_eq!(events.recv().await, Some(Event::Began("hold".into())));
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        writer.write_all(format!("{cancel}\n").as_bytes()).await.unwrap();
+        assert_eq!(events.recv().await, Some(Event::Stopped("hold".into())));
+        writer.shutdown().await.unwrap();
+        assert_eq!(lines.next_line().await.unwrap(), None);
+        server.await.unwrap().unwrap();
+    }
+
+    let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+    talk(ours.into_split(), theirs.into_split()).await;
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let ours = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (theirs, _) = listener.accept().await.unwrap();
+    talk(ours.into_split(), theirs.into_split()).await;
+}

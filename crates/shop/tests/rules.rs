@@ -73,7 +73,7 @@ async fn dsc_08_capabilities_tell_the_truth_in_every_revision() {
             assert_eq!(has("/extensions/io.modelcontextprotocol~1tasks"), modern, "TSK-01");
             assert_eq!(has("/tasks"), revision == Revision::V2025_11_25, "TSK-62, LEG-100");
             assert_eq!(has("/tasks") || modern, knows("tasks/get"));
-            assert_eq!(knows(hello), true);
+            assert!(knows(hello));
             assert!(!knows("no/such"));
         }
     }

@@ -53,6 +53,9 @@ impl Limits {
     pub const DEFAULT: Self =
         Self { idle: Duration::from_secs(5 * 60), maximum: Duration::from_secs(30 * 60) };
 
+    /// No limits, for a request that waits for a task to end: its liveness is the connection's (ruling 18).
+    pub const NONE: Self = Self { idle: Duration::MAX, maximum: Duration::MAX };
+
     /// Limits that make sense together.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 use steadfast_core::envelope::{self, Meant, Message, Params};
-use steadfast_core::exchange::{CancelNotice, Operation, Reply, Spec};
+use steadfast_core::exchange::{CancelNotice, Limits, Operation, Reply, Spec};
 use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::task::TaskOwner;
@@ -266,7 +266,8 @@ fn admit(
         id: id.clone(),
         operation,
         hop: caller.hop(),
-        limits: options.limits,
+        // It answers when a task ends, whenever that is (ruling 18).
+        limits: if request.method == "tasks/result" { Limits::NONE } else { options.limits },
         token,
         progress_interval: options.progress_interval,
     })

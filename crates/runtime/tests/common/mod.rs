@@ -115,6 +115,7 @@ impl Service for Probed {
                 | "tools/call"
                 | "tools/list"
                 | "subscriptions/listen"
+                | "tasks/result"
                 | "logging/setLevel"
                 | "resources/subscribe"
                 | "resources/unsubscribe"
@@ -131,6 +132,8 @@ impl Service for Probed {
                     "capabilities": { "tools": { "listChanged": true } },
                     "serverInfo": { "name": "probe", "version": "1" },
                 }),
+                // It ends when it is told to.
+                "tasks/result" => probe.call("hold", &Value::Null, context).await,
                 "tools/call" => {
                     probe.call(params["name"].as_str().unwrap_or(""), &params["arguments"], context).await
                 }
