@@ -210,7 +210,11 @@ impl fmt::Debug for Tool {
 }
 
 fn schema_of<T: JsonSchema>() -> Value {
-    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    // What the type is called and commented with is for those who read the code; a client reads the tool's own words.
+    schema.remove("title");
+    schema.remove("description");
+    schema.to_value()
 }
 
 /// A tool that keeps the rules.
