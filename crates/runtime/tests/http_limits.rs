@@ -417,3 +417,53 @@ async fn http_26_a_flood_of_resets_ends_its_connection_and_nothing_else() {
     server.end();
     server.ended().await;
 }
+
+/// A stream without a window is no stall of its socket. Real time, and little of it: what is full is free again once
+/// the peer was given up.
+#[tokio::test]
+async fn ruling_17_over_http_2_a_client_that_opens_no_window_is_disconnected() {
+    let options =
+        Options { write_stall: SHORT, max_in_flight: 2, max_buffered_bytes: 100_000, ..Options::default() };
+    let server = Server::with(options, Settings::default()).await;
+    let client = Client::open(&server, Revision::V2025_11_25).await;
+    // Each is more than may wait, or takes a place under way, until its reader is given up.
+    let whole = call(1, "sized", json!({ "bytes": 90_000 })).set("accept", "application/json");
+    let stream = client.call(1, "sized", json!({ "bytes": 90_000 }));
+    for post in [&whole, &stream] {
+        let socket = TcpStream::connect(server.address).await.unwrap();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(0);
+        let (mut deaf, connection) = builder.handshake(TokioIo::new(socket)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let answer = within("a head", deaf.send_request(h2_request(&server, post))).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let _ = within("the end of the connection", connection).await.unwrap();
+        assert!(answer.into_body().collect().await.is_err(), "HTTP-29");
+        within("room again", async {
+            while server.ask(&echo()).await.status() != 200 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+/// A stream that has nothing to say is not stalled, however long it lasts.
+#[tokio::test]
+async fn ruling_17_over_http_2_a_silent_stream_is_not_a_stalled_one() {
+    let options = Options { write_stall: SHORT, ..Options::default() };
+    let mut server = Server::with(options, Settings::default()).await;
+    let mut connection = h2(&server).await;
+    let silent =
+        within("a head", connection.send_request(h2_request(&server, &streamed("silent")))).await.unwrap();
+    assert!(matches!(server.next().await, Event::Began(_)));
+    let mut body = silent.into_body();
+    // Four times the limit passes in truth, since what must not happen would happen then.
+    for step in 1..=4 {
+        tokio::time::sleep(SHORT).await;
+        server.desk.tell("silent", Act::Progress(f64::from(step)));
+        assert!(within("an event", body.frame()).await.unwrap().is_ok());
+    }
+    server.desk.tell("silent", Act::Finish(json!({})));
+    assert!(within("the rest", body.collect()).await.is_ok());
+}

@@ -1,6 +1,7 @@
 //! Bodies: of requests, read within bounds of size and time; of responses, written as the peer takes them.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 
 use super::post::Events;
-use super::socket::Work;
+use super::socket::{Pulse, Work};
 use super::streams::Reading;
 use crate::server::endpoint::Buffered;
 
@@ -120,6 +121,8 @@ impl Pieces {
 pub(super) struct Body {
     content: Content,
     work: Option<Work>,
+    /// Where the peer could take nothing of it and the socket would not show it: HTTP/2.
+    pulse: Option<Arc<Pulse>>,
 }
 
 enum Content {
@@ -135,23 +138,37 @@ enum Content {
 pub(super) struct BrokenOff;
 
 impl Body {
-    pub(super) const EMPTY: Self = Self { content: Content::Empty, work: None };
+    pub(super) const EMPTY: Self = Self { content: Content::Empty, work: None, pulse: None };
 
     pub(super) const fn whole(pieces: Pieces) -> Self {
-        Self { content: Content::Whole(pieces), work: None }
+        Self { content: Content::Whole(pieces), work: None, pulse: None }
     }
 
     pub(super) const fn events(events: Events) -> Self {
-        Self { content: Content::Events(events), work: None }
+        Self { content: Content::Events(events), work: None, pulse: None }
     }
 
     pub(super) const fn reading(reading: Reading) -> Self {
-        Self { content: Content::Reading(reading), work: None }
+        Self { content: Content::Reading(reading), work: None, pulse: None }
     }
 
     /// Keeps the connection at work until this body is written.
-    pub(super) fn keep(&mut self, work: Work) {
+    pub(super) fn keep(&mut self, work: Work, pulse: Option<Arc<Pulse>>) {
         self.work = Some(work);
+        self.pulse = pulse;
+    }
+
+    fn poll_content(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        match &mut self.content {
+            Content::Empty => Poll::Ready(None),
+            Content::Whole(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
+            Content::Events(events) => {
+                events.poll_piece(context).map(|next| next.map(|it| it.map(Frame::data)))
+            }
+            Content::Reading(reading) => {
+                reading.poll_piece(context).map(|next| next.map(|it| it.map(Frame::data)))
+            }
+        }
     }
 }
 
@@ -163,16 +180,13 @@ impl hyper::body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        match &mut self.content {
-            Content::Empty => Poll::Ready(None),
-            Content::Whole(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
-            Content::Events(events) => {
-                events.poll_piece(context).map(|next| next.map(|it| it.map(Frame::data)))
-            }
-            Content::Reading(reading) => {
-                reading.poll_piece(context).map(|next| next.map(|it| it.map(Frame::data)))
-            }
+        let Some(pulse) = self.pulse.clone() else { return self.poll_content(context) };
+        let waker = pulse.asked(context);
+        let next = self.poll_content(&mut Context::from_waker(&waker));
+        if matches!(next, Poll::Ready(Some(_))) {
+            pulse.gave();
         }
+        next
     }
 
     fn is_end_stream(&self) -> bool {

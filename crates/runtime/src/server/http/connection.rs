@@ -118,6 +118,7 @@ async fn talk(mut connection: Pin<&mut impl GracefulConnection>, site: &Site, li
             biased;
             // What went wrong on the wire concerns nobody but the peer, and it knows.
             _ = connection.as_mut() => return,
+            () = line.stalled(site.shared.options.write_stall) => return,
             () = site.shared.ending.cancelled(), if !asked => {}
             () = line.quiet(quiet) => if asked { return },
         }

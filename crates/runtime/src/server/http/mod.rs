@@ -189,8 +189,10 @@ impl Site {
 
     async fn answer(self: Arc<Self>, http: hyper::Request<Incoming>, line: Arc<Line>) -> Response {
         let work = line.begin();
+        let is_http2 = http.version() == hyper::Version::HTTP_2;
+        let watched = is_http2.then(|| Arc::clone(&line));
         let mut response = self.route(http, line).await.unwrap_or_else(|refused| self.refuse(&refused));
-        response.body_mut().keep(work);
+        response.body_mut().keep(work, watched.map(|line| line.watch()));
         response
     }
 

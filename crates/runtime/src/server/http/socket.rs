@@ -5,8 +5,8 @@ use std::io;
 use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -20,6 +20,49 @@ pub(super) struct Line {
     open: AtomicUsize,
     /// Since when nothing is open, if nothing is.
     quiet_since: Mutex<Instant>,
+    /// The bodies of an HTTP/2 connection: what the socket cannot see is that a stream has no window.
+    pulses: Mutex<Vec<Weak<Pulse>>>,
+}
+
+/// Whether the peer takes what one body has.
+#[derive(Debug)]
+pub(super) struct Pulse(Mutex<Beat>);
+
+#[derive(Debug)]
+struct Beat {
+    /// Since when something is there and was not asked for; `None` while the body waits for something to say.
+    untaken_since: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+impl Pulse {
+    /// The body is asked for its next piece: until it is asked again, it waits for something to say.
+    pub(super) fn asked(self: &Arc<Self>, context: &Context<'_>) -> Waker {
+        let mut beat = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        beat.untaken_since = None;
+        if !beat.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            beat.waker = Some(context.waker().clone());
+        }
+        Waker::from(Arc::clone(self))
+    }
+
+    /// It gave a piece and is to be asked for the next.
+    pub(super) fn gave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).untaken_since = Some(Instant::now());
+    }
+}
+
+impl Wake for Pulse {
+    fn wake(self: Arc<Self>) {
+        let waker = {
+            let mut beat = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            beat.untaken_since.get_or_insert_with(Instant::now);
+            beat.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 /// A request whose answer is not yet written.
@@ -29,7 +72,38 @@ pub(super) struct Work(Arc<Line>);
 impl Line {
     pub(super) fn new(stream: TcpStream) -> Arc<Self> {
         let (open, quiet_since) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Arc::new(Self { stream, open, quiet_since })
+        Arc::new(Self { stream, open, quiet_since, pulses: Mutex::default() })
+    }
+
+    /// Watches one more body, which has something to say from the beginning.
+    pub(super) fn watch(&self) -> Arc<Pulse> {
+        let beat = Beat { untaken_since: Some(Instant::now()), waker: None };
+        let pulse = Arc::new(Pulse(Mutex::new(beat)));
+        let mut pulses = self.pulses();
+        pulses.retain(|pulse| pulse.strong_count() > 0);
+        pulses.push(Arc::downgrade(&pulse));
+        pulse
+    }
+
+    /// Waits until the peer took nothing of what some body has for `limit` (ruling 17). Looked for four times in that
+    /// time. Never comes where no body is watched.
+    pub(super) async fn stalled(&self, limit: Duration) {
+        loop {
+            let is_stalled = |pulse: &Weak<Pulse>| {
+                let since = pulse
+                    .upgrade()
+                    .and_then(|pulse| pulse.0.lock().unwrap_or_else(PoisonError::into_inner).untaken_since);
+                since.is_some_and(|since| since.elapsed() >= limit)
+            };
+            if self.pulses().iter().any(is_stalled) {
+                return;
+            }
+            tokio::time::sleep(limit / 4).await;
+        }
+    }
+
+    fn pulses(&self) -> MutexGuard<'_, Vec<Weak<Pulse>>> {
+        self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request came.
