@@ -223,3 +223,46 @@ async fn ruling_18_who_waits_for_a_task_has_no_limit() {
         }
     }
 }
+
+/// A refusal opens nothing: the next handshake is the first.
+#[tokio::test]
+async fn leg_01_a_refused_handshake_opens_no_session() {
+    let (probe, mut events) = Probe::new();
+    let mut peer = Peer::connect(&probe, Options::default());
+    let hello = |meta: Value| json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "_meta": meta });
+    let refused = ask(&mut peer, 1, "initialize", hello(json!({ "progressToken": {} }))).await;
+    assert_eq!(refused["error"]["code"], -32602);
+    peer.call("2", "hold", json!({})).await;
+    assert_eq!(events.recv().await, Some(Event::Began("hold".into())));
+    let refused = ask(&mut peer, 2, "initialize", hello(json!({}))).await;
+    assert_eq!(refused["error"]["code"], -32600, "its id is in use");
+    let opened =
+        ask(&mut peer, 3, "initialize", json!({ "protocolVersion": "2025-03-26", "capabilities": {} })).await;
+    assert_eq!(opened["result"]["protocolVersion"], "2025-03-26");
+}
+
+#[tokio::test]
+async fn leg_23_the_one_revision_that_has_batches_is_served_them() {
+    let (probe, _events) = Probe::new();
+    let batch = r#"[{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},7,{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":1}},{"jsonrpc":"2.0","id":4,"method":"initialize"}]"#;
+    for (version, served) in [("2025-03-26", true), ("2025-06-18", false)] {
+        let mut peer = Peer::connect(&probe, Options::default());
+        peer.initialize(version).await;
+        peer.send(batch).await;
+        if !served {
+            assert_eq!(peer.next().await["error"]["code"], -32600);
+            peer.is_silent().await;
+            continue;
+        }
+        let mut ids = Vec::new();
+        for _ in 0..4 {
+            let answer = peer.next().await;
+            ids.push((answer["id"].as_i64(), answer.get("error").is_some()));
+        }
+        ids.sort_unstable();
+        // What is no message has no id to be answered under, and a handshake is never part of a batch.
+        assert_eq!(ids, [(None, true), (Some(2), false), (Some(3), false), (Some(4), true)]);
+        peer.send("[]").await;
+        assert_eq!(peer.next().await["error"]["code"], -32600);
+    }
+}

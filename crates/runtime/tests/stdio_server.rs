@@ -388,3 +388,35 @@ async fn std_22_sockets_are_served_as_pipes_are() {
     let (theirs, _) = listener.accept().await.unwrap();
     talk(ours.into_split(), theirs.into_split()).await;
 }
+
+/// A client that sends far more than may be under way, and reads all the time, hears of each of its requests.
+#[tokio::test]
+async fn msg_06_every_request_of_a_flood_is_answered_or_refused() {
+    let (probe, _events) = Probe::new();
+    let mut peer = Peer::connect(&probe, Options { max_in_flight: 8, ..Options::default() });
+    const FLOOD: usize = 5_000;
+    let mut writer = peer.take_writer();
+    let writing = tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        for id in 0..FLOOD {
+            let call = common::modern(
+                &id.to_string(),
+                "tools/call",
+                json!({ "name": "speak", "arguments": { "steps": 3 } }),
+            );
+            writer.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+        }
+        writer
+    });
+    let mut answered = vec![false; FLOOD];
+    for _ in 0..FLOOD {
+        let answer = peer.next().await;
+        let id = usize::try_from(answer["id"].as_u64().unwrap()).unwrap();
+        assert!(!std::mem::replace(&mut answered[id], true), "G1");
+        if let Some(error) = answer.get("error") {
+            assert_eq!(error["data"]["steadfast/error"]["outcome"], "not_executed");
+        }
+    }
+    assert!(answered.into_iter().all(|it| it));
+    writing.await.unwrap();
+}

@@ -1,6 +1,7 @@
 //! The server half: requests come in, a [`Service`] answers them, the core decides what is sent and when.
 
 mod admit;
+mod batch;
 mod caller;
 mod changes;
 mod context;

@@ -194,6 +194,12 @@ impl Outlet {
         let _ = self.push(Item::Final { bytes: payload.len(), payload });
     }
 
+    /// A message that its receiver is owed even where nothing else may wait any more; says how many wait now.
+    pub(super) fn tell(&self, payload: Bytes) -> usize {
+        let _ = self.push_owed(Item::Other { merge: None, bytes: payload.len(), payload });
+        self.with(|stream| stream.queue.len())
+    }
+
     /// A message before the final one. Says whether it waits now; beyond the limits it is dropped.
     pub(super) fn say(&self, payload: Bytes) -> bool {
         matches!(
@@ -259,12 +265,16 @@ impl Outlet {
     }
 
     fn push(&self, item: Item<Bytes>) -> Result<Pushed, Refused> {
-        let mut state = lock(&self.shared);
-        let full = state.buffered.is_full();
-        let Some(stream) = state.streams.get_mut(&self.stream) else { return Ok(Pushed::NotKept) };
+        let full = lock(&self.shared).buffered.is_full();
         if full && !matches!(item, Item::Final { .. }) {
             return Ok(Pushed::NotKept);
         }
+        self.push_owed(item)
+    }
+
+    fn push_owed(&self, item: Item<Bytes>) -> Result<Pushed, Refused> {
+        let mut state = lock(&self.shared);
+        let Some(stream) = state.streams.get_mut(&self.stream) else { return Ok(Pushed::NotKept) };
         let (was_empty, before) = (stream.queue.is_empty(), stream.queue.held_bytes());
         let pushed = stream.queue.push(item)?;
         let (is_empty, after) = (stream.queue.is_empty(), stream.queue.held_bytes());

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use steadfast_core::error::{Kind, Outcome};
-use steadfast_core::exchange::{InFlight, Reply};
-use steadfast_core::hop::{Era, Hop, Transport};
+use steadfast_core::exchange::{InFlight, Operation, Reply};
+use steadfast_core::hop::{Era, Hop, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::stdio::Line;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::admit::{self, Admitted, Incoming, NoHeaders, Refusal};
+use super::batch;
 use super::drive::{self, PeerEvent, Way};
 use super::endpoint::Endpoint;
 use super::outlet::{Next, Outlet, Outlets};
@@ -28,6 +29,9 @@ use crate::message::{self, OwnError};
 
 /// A request hears of at most one cancel and one disconnect.
 const PEER_EVENTS: usize = 2;
+/// So many refusals may wait before the peer is read no further: with those of one more batch they stay within the
+/// limit of a queue.
+const CROWD: usize = 64;
 /// What is gathered for one write.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -62,6 +66,7 @@ where
         outlets,
         // The era of a request makes no difference to an id: the channel is one.
         table: Arc::new(Table::new(InFlight::new(Hop { transport: Transport::Stdio, era: Era::Modern }))),
+        is_crowded: false,
         session: None,
         telling: None,
         running: JoinSet::new(),
@@ -73,7 +78,9 @@ where
     });
     let outcome = loop {
         tokio::select! {
-            line = lines.next() => match line {
+            // Who does not read what it is refused is not read either: a request without any answer is worse.
+            () = connection.refusals.emptied(), if connection.is_crowded => connection.is_crowded = false,
+            line = lines.next(), if !connection.is_crowded => match line {
                 Ok(Some(line)) => connection.hear(line),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -101,8 +108,10 @@ where
 struct Connection {
     endpoint: Endpoint,
     outlets: Outlets,
-    /// For what belongs to no request in progress. Whoever floods and does not read is not owed an answer each.
+    /// For what belongs to no request in progress.
     refusals: Outlet,
+    /// Refusals wait that must be taken before more is read.
+    is_crowded: bool,
     table: Arc<Table>,
     session: Option<Arc<Session>>,
     /// Tells the session of changes.
@@ -127,7 +136,20 @@ impl Connection {
                 return self.refuse(&Refusal::new(None, -32600, &text));
             }
         };
-        match admit::read(&line, limit) {
+        let batches = self.session.as_ref().is_some_and(|it| it.revision() == Revision::V2025_03_26);
+        match batches.then(|| batch::elements(&line)).flatten() {
+            // Each is answered by a line of its own.
+            Some(elements) if !elements.is_empty() => {
+                for element in elements {
+                    self.read(element.get().as_bytes());
+                }
+            }
+            _ => self.read(&line),
+        }
+    }
+
+    fn read(&mut self, message: &[u8]) {
+        match admit::read(message, self.endpoint.options.max_message_bytes) {
             Ok(Incoming::Request { id, request }) => self.request(id, request),
             Ok(Incoming::Cancelled(notice)) => drive::route(&lock(&self.table), &notice),
             Ok(Incoming::Notification { method }) => self.notification(&method),
@@ -147,8 +169,7 @@ impl Connection {
             self.endpoint.options.legacy && admit::era_of(&request, &Mirrored::NotHere) == Era::Legacy;
         if legacy && self.session.is_none() && request.method == "ping" {
             // It needs no session to be answered; before the handshake nothing else has a meaning (LEG-04).
-            self.refusals.say(message::response(Some(&id), &Reply::Result(Bytes::from_static(b"{}"))));
-            return;
+            return self.tell(message::response(Some(&id), &Reply::Result(Bytes::from_static(b"{}"))));
         }
         match self.admit(id.clone(), request) {
             Ok((admitted, session)) => self.start(id, admitted, session),
@@ -157,11 +178,7 @@ impl Connection {
     }
 
     /// Chooses the era by the message (VER-21).
-    fn admit(
-        &mut self,
-        id: RequestId,
-        request: Request,
-    ) -> Result<(Admitted, Option<Arc<Session>>), Refusal> {
+    fn admit(&self, id: RequestId, request: Request) -> Result<(Admitted, Option<Arc<Session>>), Refusal> {
         let (service, options) = (&self.endpoint.service, &self.endpoint.options);
         let local = || Caller::local(Transport::Stdio).principal;
         let era = if options.legacy { admit::era_of(&request, &Mirrored::NotHere) } else { Era::Modern };
@@ -169,9 +186,7 @@ impl Connection {
             (Era::Legacy, None, "initialize") => {
                 let session = Session::open(&request, local(), Transport::Stdio)
                     .map_err(|text| Refusal::new(Some(id.clone()), -32602, text))?;
-                let session = Arc::new(session);
-                self.session = Some(Arc::clone(&session));
-                session
+                Arc::new(session)
             }
             (Era::Legacy, Some(_), "initialize") => {
                 let text = "this connection is initialized already; open another one for another session";
@@ -197,9 +212,12 @@ impl Connection {
         }
         let Some(permit) = self.endpoint.admit() else {
             lock(&self.table).release(&id);
-            self.refusals.say(too_many(&id, self.endpoint.under_way()));
-            return;
+            return self.tell(too_many(&id, self.endpoint.under_way()));
         };
+        // Only now: what is refused opens no session.
+        if admitted.spec.operation == Operation::Initialize {
+            self.session.clone_from(&session);
+        }
         let way = Way {
             outlet: self.outlets.open(Some(permit)),
             keep_alive: None,
@@ -228,8 +246,12 @@ impl Connection {
         }
     }
 
-    fn refuse(&self, refusal: &Refusal) {
-        self.refusals.say(refusal.to_message());
+    fn refuse(&mut self, refusal: &Refusal) {
+        self.tell(refusal.to_message());
+    }
+
+    fn tell(&mut self, message: Bytes) {
+        self.is_crowded |= self.refusals.tell(message) >= CROWD;
     }
 
     /// Nobody is at the other end any more.

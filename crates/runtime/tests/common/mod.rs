@@ -248,6 +248,11 @@ impl Peer {
         self.writer.take().unwrap().shutdown().await.unwrap();
     }
 
+    /// Our writing end, for somebody who writes while we read.
+    pub(crate) fn take_writer(&mut self) -> WriteHalf<DuplexStream> {
+        self.writer.take().unwrap()
+    }
+
     /// Goes away without a word, with all that it did not read; gives the server that is left.
     pub(crate) fn vanish(self) -> JoinHandle<std::io::Result<()>> {
         self.server

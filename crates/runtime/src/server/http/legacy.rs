@@ -5,8 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode};
-use serde::de::{Deserializer as _, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision, Transport};
@@ -22,6 +20,7 @@ use super::replay::EventId;
 use super::session::Live;
 use super::{Site, lock};
 use crate::server::admit::{self, Admitted, Headers as _, Incoming, Refusal};
+use crate::server::batch;
 use crate::server::drive::{self, Way};
 use crate::server::endpoint::Permit;
 use crate::server::outlet::{Next, Outlets};
@@ -30,8 +29,6 @@ use crate::server::{Mirrored, Request};
 
 /// A request hears of at most one cancel of its client and one of its session's end.
 const PEER_EVENTS: usize = 2;
-/// The most messages of one batch.
-const MAX_BATCH: usize = 100;
 
 /// Whether the headers are those of a legacy session: they name one, or a version of a time that had them. A modern
 /// version says otherwise, whatever else is there (HTTP-20).
@@ -175,7 +172,7 @@ impl Site {
         if live.session.revision() != Revision::V2025_03_26 {
             return refuse(-32600, "batches are not served in this session's version; send one message");
         }
-        let Some(elements) = elements(body) else {
+        let Some(elements) = batch::elements(body) else {
             return refuse(-32700, "the body is no JSON array of up to 100 messages; send one, or send less");
         };
         let limit = self.shared.options.max_message_bytes;
@@ -327,53 +324,9 @@ fn is_result(message: &[u8]) -> bool {
     )
 }
 
-/// The messages of a batch, each as it came; `None` if there are too many, or it is no array.
-fn elements(body: &[u8]) -> Option<Vec<&RawValue>> {
-    struct Elements;
-
-    impl<'de> Visitor<'de> for Elements {
-        type Value = Vec<&'de RawValue>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an array of messages")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-            let mut elements = Vec::new();
-            while let Some(element) = sequence.next_element()? {
-                if elements.len() == MAX_BATCH {
-                    return Err(serde::de::Error::custom("too many"));
-                }
-                elements.push(element);
-            }
-            Ok(elements)
-        }
-    }
-
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let elements = reader.deserialize_seq(Elements).ok()?;
-    reader.end().ok()?;
-    Some(elements)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn leg_23_a_batch_is_an_array_of_bounded_length() {
-        let texts = |body: &'static str| {
-            Some(elements(body.as_bytes())?.iter().map(|element| element.get()).collect::<Vec<_>>())
-        };
-        assert_eq!(texts(r#" [{"a":1.0} , [2]] "#), Some(vec![r#"{"a":1.0}"#, "[2]"]));
-        assert_eq!(texts("[]"), Some(vec![]));
-        for broken in ["[", "[1,]", "[1]2", "{}", ""] {
-            assert_eq!(texts(broken), None, "{broken}");
-        }
-        let many = |count| format!("[{}]", vec!["1"; count].join(","));
-        assert!(elements(many(MAX_BATCH).as_bytes()).is_some());
-        assert!(elements(many(MAX_BATCH + 1).as_bytes()).is_none());
-    }
 
     #[test]
     fn leg_51_a_session_id_is_visible_ascii_of_128_random_bits() {
