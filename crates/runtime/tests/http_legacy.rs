@@ -93,6 +93,7 @@ async fn leg_53_what_names_no_session_is_400() {
 }
 
 // shows: LEG-57
+// shows: F041
 #[tokio::test]
 async fn leg_54_a_session_that_ended_is_404_whatever_names_it() {
     let server = Server::start().await;
@@ -128,6 +129,7 @@ async fn leg_54_a_session_that_is_ended_stops_what_runs_in_it() {
     assert_eq!(standalone.rest().await.len(), 1, "its primer");
 }
 
+// shows: F083
 #[tokio::test]
 async fn leg_54_sessions_are_capped_and_the_longest_idle_one_goes() {
     let settings = Settings { max_sessions: 2, ..Settings::default() };
@@ -340,6 +342,7 @@ async fn leg_71_a_cancel_that_names_nothing_of_this_session_changes_nothing() {
 }
 
 // shows: LEG-42, LEG-43
+// shows: F007
 #[tokio::test]
 async fn leg_26_a_disconnect_cancels_nothing_and_the_rest_is_fetched_later() {
     for revision in LEGACY {

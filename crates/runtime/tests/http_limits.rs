@@ -273,6 +273,7 @@ async fn http_04_where_keys_are_demanded_nobody_passes_without_one() {
 }
 
 // shows: STA-09
+// shows: F103
 #[tokio::test]
 async fn leg_60_a_session_id_is_no_proof_of_identity() {
     let server = Server::with(Options::default(), locked()).await;

@@ -36,6 +36,7 @@ fn with_meta(post: &Post, meta: Value) -> Post {
 // ---- HTTP ----
 
 // shows: HTTP-09
+// shows: F056
 #[tokio::test]
 async fn http_01_one_path_takes_posts_with_and_without_a_slash_at_its_end() {
     let server = Server::start().await;
@@ -527,6 +528,7 @@ async fn can_05_a_pipelined_request_hides_a_lost_client_no_longer_than_a_keepali
 // ---- SSE ----
 
 // shows: HTTP-09
+// shows: F053
 #[tokio::test]
 async fn sse_01_a_silent_handlers_stream_begins_with_a_comment_and_goes_on_with_them() {
     let options = Options { keep_alive: Duration::from_millis(20), ..Options::default() };
@@ -544,6 +546,7 @@ async fn sse_01_a_silent_handlers_stream_begins_with_a_comment_and_goes_on_with_
     assert!(quiet.piece().await.iter().all(wire::Block::is_comment));
 }
 
+// shows: F038
 #[tokio::test]
 async fn sse_07_nothing_follows_the_answer() {
     let mut server = Server::start().await;
@@ -598,6 +601,7 @@ async fn g9_what_is_ready_at_once_is_written_at_once() {
 // ---- HDR ----
 
 // shows: HDR-10, HDR-11
+// shows: F058
 #[tokio::test]
 async fn hdr_12_each_header_says_what_the_body_says() {
     let server = Server::start().await;
@@ -742,6 +746,7 @@ async fn hdr_40_older_messages_need_none_of_these_headers() {
     assert_eq!(answer.json()["result"]["method"], "tools/list");
 }
 
+// shows: F016
 #[tokio::test]
 async fn msg_07_ids_of_both_types_and_of_other_callers_stay_apart() {
     let mut server = Server::start().await;
@@ -755,5 +760,24 @@ async fn msg_07_ids_of_both_types_and_of_other_callers_stay_apart() {
         server.desk.tell(name, Act::Finish(json!({ "of": *name })));
         let expected = json!({ "jsonrpc": "2.0", "id": id, "result": { "of": name } });
         assert_eq!(wire.whole().await.message(), expected);
+    }
+}
+
+/// A thousand rounds of two callers with the same id at once, answered in the other order.
+#[tokio::test]
+async fn f011_over_http_two_callers_with_equal_ids_are_never_mixed_up() {
+    let mut server = Server::start().await;
+    for _ in 0..1_000 {
+        let mut wires = Vec::new();
+        for name in ["a", "b"] {
+            let post = with_member(&held(name), "id", json!(1)).with("connection", "close");
+            wires.push((server.hold(&post).await, name));
+        }
+        for (wire, name) in wires.iter_mut().rev() {
+            server.desk.tell(name, Act::Finish(json!({ "of": *name })));
+            let expected = json!({ "jsonrpc": "2.0", "id": 1, "result": { "of": *name } });
+            assert_eq!(wire.whole().await.message(), expected);
+            server.next().await;
+        }
     }
 }

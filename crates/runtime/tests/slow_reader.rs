@@ -151,6 +151,7 @@ fn is_marked(answer: &Value) -> bool {
     answer["result"]["_meta"]["steadfast/refetch"] == true
 }
 
+// shows: F008
 #[tokio::test(flavor = "multi_thread")]
 async fn d_17_on_stdio_a_slow_reader_of_a_chatty_call_gets_every_answer_in_bounded_memory() {
     let _alone = ALONE.lock().await;

@@ -280,6 +280,7 @@ async fn no_debug_text_shows_arguments_or_keys() {
     assert!(!text(&said).contains("s3cret"), "{said}");
 }
 
+// shows: F095
 #[test]
 fn tol_01_a_definition_that_breaks_a_rule_is_named_when_the_server_is_built() {
     let fault = |builder: steadfast::server::toolkit::Builder| match builder.build() {
