@@ -121,6 +121,13 @@ async fn leg_82_changes_of_subscribed_resources_are_told_until_unsubscribed() {
     probe.changes.publish(&updated("x://b"));
     assert_eq!(peer.next().await["params"]["uri"], "x://b");
     assert_eq!(ask(&mut peer, 6, "resources/subscribe", json!({})).await["error"]["code"], -32602);
+    let long = format!("x://{}", "y".repeat(256 << 10));
+    assert_eq!(
+        ask(&mut peer, 7, "resources/subscribe", json!({ "uri": long })).await["error"]["code"],
+        -31000
+    );
+    probe.changes.publish(&updated("x://b"));
+    assert_eq!(peer.next().await["params"]["uri"], "x://b", "what was subscribed to before stays so");
 }
 
 #[tokio::test]

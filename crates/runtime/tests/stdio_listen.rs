@@ -147,7 +147,7 @@ async fn sub_20_a_listener_that_falls_behind_is_ended_without_a_result() {
     let mut peer = Peer::connect(&probe, Options::default());
     // The pipe holds 64 KiB, the queue of a listen 256 messages and its backlog 256 different changes; beyond these
     // nothing is kept for it.
-    let uris: Vec<String> = (0..2_000).map(|n| format!("x://{n}/{}", "y".repeat(200))).collect();
+    let uris: Vec<String> = (0..1_000).map(|n| format!("x://{n}/{}", "y".repeat(200))).collect();
     subscribe(&mut peer, "1", json!({ "resourceSubscriptions": uris })).await;
     for uri in &uris {
         probe.changes.publish(&updated(uri));
@@ -177,6 +177,8 @@ async fn sub_27_a_listen_without_its_shape_is_refused_and_never_acknowledged() {
         json!({ "notifications": [] }),
         json!({ "notifications": { "toolsListChanged": "yes" } }),
         json!({ "notifications": { "resourceSubscriptions": "x://a" } }),
+        json!({ "notifications": { "resourceSubscriptions": (0..1_025).map(|n| format!("x://{n}")).collect::<Vec<_>>() } }),
+        json!({ "notifications": { "resourceSubscriptions": [format!("x://{}", "y".repeat(256 << 10))] } }),
     ] {
         peer.ask("1", "subscriptions/listen", params).await;
         assert_eq!(peer.next().await["error"]["code"], -32602);

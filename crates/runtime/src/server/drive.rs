@@ -140,7 +140,7 @@ pub(super) async fn answer(
         async move {
             match operation {
                 Operation::Listen => {
-                    let ended = listen::run(&*service, &request, &context, &gate, &id, ending).await;
+                    let ended = listen::run(&*service, request, &context, &gate, &id, ending).await;
                     Some(ended.map_or(Handled::Overflow, Handled::Answer))
                 }
                 Operation::Ordinary | Operation::Initialize | Operation::Probe => {

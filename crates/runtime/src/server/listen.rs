@@ -20,10 +20,20 @@ use crate::message;
 /// The `_meta` key that names the subscription a message belongs to (SUB-08).
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
+/// The most resources and tasks that one listen, or one legacy session, may name.
+const MAX_SUBJECTS: usize = 1_024;
+/// And the most bytes of their names: they are kept as long as somebody listens.
+const MAX_SUBJECT_BYTES: usize = 256 << 10;
+
+/// Whether so much may be named by one listener.
+pub(super) fn fit<'a>(subjects: impl Iterator<Item = &'a String> + Clone) -> bool {
+    subjects.clone().count() <= MAX_SUBJECTS && subjects.map(String::len).sum::<usize>() <= MAX_SUBJECT_BYTES
+}
+
 /// What a listen asks for.
 ///
 /// # Errors
-/// `params.notifications` is missing or has the wrong shape (SUB-27), or it asks for tasks and the request does not
+/// It asks for too much, `params.notifications` is missing or has the wrong shape (SUB-27), or it asks for tasks and the request does not
 /// declare the extension (SUB-26).
 pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objection> {
     // A map first: what is derived would take an array for its fields in their order.
@@ -59,6 +69,11 @@ pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objec
         });
         return Err(Objection { code: -32021, error: error.to_string() });
     }
+    let subjects = || wanted.resource_subscriptions.iter().chain(wanted.task_ids.iter().flatten());
+    if !fit(subjects()) {
+        let text = "a listen names at most 1024 resources and tasks, of 256 KiB together; split it";
+        return Err(Objection { code: -32602, error: message::error_body(-32602, text) });
+    }
     Ok(Filter {
         tools: wanted.tools_list_changed,
         prompts: wanted.prompts_list_changed,
@@ -72,7 +87,7 @@ pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objec
 /// this future from outside: nothing more is sent then.
 pub(super) async fn run(
     service: &dyn Service,
-    request: &Request,
+    request: Request,
     context: &Context,
     gate: &Gate,
     id: &RequestId,
@@ -89,10 +104,12 @@ pub(super) async fn run(
         }
         params.to_json()
     };
-    let filter = match wanted(request, context.caller()) {
+    let filter = match wanted(&request, context.caller()) {
         Ok(filter) => filter,
         Err(objection) => return Some(Reply::Error(Bytes::from(objection.error))),
     };
+    // A listen lasts, and its params are needed no more.
+    drop(request);
     // Registered before the acknowledgement is written, delivered after it (SUB-28).
     let Some(listening) = service.listen(context.caller(), filter).await else {
         let error = message::error_body(-32601, "this server tells of no changes; fetch what you need");

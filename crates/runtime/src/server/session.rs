@@ -23,9 +23,6 @@ use super::context::Questions;
 use super::{Answer, Heard, Listening, Request, Service, listen};
 use crate::message;
 
-/// The most resources that one session may have subscribed to.
-const MAX_SUBSCRIPTIONS: usize = 1_024;
-
 /// One legacy session.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -144,13 +141,15 @@ impl Session {
     async fn subscribe(&self, uri: &str, service: &dyn Service) -> Answer {
         let known = {
             let mut uris = lock(&self.uris);
-            if uris.len() >= MAX_SUBSCRIPTIONS && !uris.contains(uri) {
+            let known = !uris.insert(uri.to_owned());
+            if !listen::fit(uris.iter()) {
+                uris.remove(uri);
                 return refuse(
                     message::OWN_ERROR_CODE,
                     "this session subscribed to as many resources as it may; unsubscribe from one",
                 );
             }
-            !uris.insert(uri.to_owned())
+            known
         };
         let listening = service.listen(&self.caller(), self.wanted()).await;
         let Some(listening) = listening.filter(|listening| listening.granted().uris.contains(uri)) else {
