@@ -14,7 +14,7 @@ use steadfast_core::exchange::responder::{Answer, Input, Output};
 use steadfast_core::exchange::{CancelNotice, Clock, InFlight, Operation, Progress, Reply, Responder};
 use steadfast_core::hop::Transport;
 use steadfast_core::time::Now;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Answering;
@@ -23,22 +23,14 @@ use super::context::{Context, Gate};
 use super::endpoint::Endpoint;
 use super::listen;
 use super::outlet::Outlet;
+use super::peer::{Peer, PeerEvent};
 use super::session::Session;
 use crate::clock::Alarm;
 use crate::message::{self, OwnError};
 
-/// What the peer does to a request while it runs.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum PeerEvent {
-    /// Its `notifications/cancelled` named this request.
-    Cancelled,
-    /// Its connection or response stream is gone.
-    Disconnected,
-}
-
 /// Leads a cancel to the request that it names, and records its reason (CAN-15). Where it leads nowhere it is recorded
 /// and never answered (CAN-11).
-pub(super) fn route(table: &InFlight<mpsc::Sender<PeerEvent>>, notice: &CancelNotice) {
+pub(super) fn route(table: &InFlight<Peer>, notice: &CancelNotice) {
     // Quoted by `Debug`: a peer's words cannot forge a line of the log. They are bounded by the message's size.
     let (id, reason) = match notice {
         CancelNotice::Names { id, reason } => (Some(id), reason.as_deref()),
@@ -47,8 +39,7 @@ pub(super) fn route(table: &InFlight<mpsc::Sender<PeerEvent>>, notice: &CancelNo
     match table.route_cancel(notice) {
         Ok(peer) => {
             tracing::debug!(request = ?id, ?reason, "cancelled by the peer");
-            // A full channel already holds a cancel.
-            let _ = peer.try_send(PeerEvent::Cancelled);
+            peer.tell(PeerEvent::Cancelled);
         }
         Err(why) => tracing::debug!(request = ?id, ?reason, ?why, "a cancel leads nowhere"),
     }
@@ -90,7 +81,8 @@ impl Untaken {
 /// Runs one request to its end, and on until its answer was taken.
 pub(super) async fn respond(answering: impl Future<Output = Option<Untaken>>) {
     if let Some(untaken) = answering.await {
-        untaken.taken().await;
+        // Boxed, since it is not yet there while the request runs.
+        Box::pin(untaken.taken()).await;
     }
 }
 
@@ -115,7 +107,7 @@ pub(super) async fn answer(
     endpoint: Endpoint,
     admitted: Admitted,
     session: Option<Arc<Session>>,
-    mut peer: mpsc::Receiver<PeerEvent>,
+    peer: Peer,
     way: Way,
     free: impl FnOnce() + Send,
 ) -> Option<Untaken> {
@@ -156,7 +148,6 @@ pub(super) async fn answer(
     });
     let mut handled = caught(handler.as_mut());
     let mut free = Some(free);
-    let mut peer_open = true;
     let mut cut = false;
     // Kept after the answer was given to it, until the peer took it.
     let mut finished: Option<Outlet> = None;
@@ -238,10 +229,9 @@ pub(super) async fn answer(
                 }
                 Input::HandlerEnded
             }
-            event = peer.recv(), if peer_open => match event {
-                Some(PeerEvent::Cancelled) => Input::Cancelled,
-                Some(PeerEvent::Disconnected) => Input::Disconnected,
-                None => { peer_open = false; continue }
+            event = peer.event() => match event {
+                PeerEvent::Cancelled => Input::Cancelled,
+                PeerEvent::Disconnected => Input::Disconnected,
             },
             () = endpoint.cut.cancelled(), if !cut => { cut = true; Input::Cancelled }
             () = alarm.ring(due) => {

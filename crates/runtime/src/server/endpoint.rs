@@ -118,4 +118,10 @@ impl Buffered {
             self.bytes.fetch_sub(before - after, Ordering::Relaxed);
         }
     }
+
+    /// How many bytes wait.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }

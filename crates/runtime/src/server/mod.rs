@@ -10,6 +10,7 @@ mod endpoint;
 pub mod http;
 mod listen;
 mod outlet;
+mod peer;
 mod session;
 pub mod stdio;
 pub mod toolkit;

@@ -472,6 +472,35 @@ mod tests {
     }
 
     #[test]
+    fn ruling_17_what_waits_for_all_peers_is_counted_until_it_is_taken_or_dropped() {
+        const LIMIT: usize = 1_000;
+        let buffered = Buffered::new(LIMIT);
+        let of_a_peer = || Outlets::new(Limits::new(ITEMS, 1 << 20, 10_000).unwrap(), buffered.clone());
+        let result = |bytes| Reply::Result(Bytes::from(format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes))));
+        let peers = [of_a_peer(), of_a_peer(), of_a_peer()];
+        let outlets = peers.each_ref().map(|peer| peer.open(None));
+        outlets[0].finish(&1.into(), &result(600));
+        let waits = buffered.bytes();
+        assert!((600..LIMIT).contains(&waits), "{waits}");
+        for _ in 0..1_000 {
+            progress(&outlets[1], "a", 1);
+            progress(&outlets[1], "b", 2);
+        }
+        assert!(
+            buffered.bytes() < LIMIT + 200,
+            "past the limit by one message at most: {}",
+            buffered.bytes()
+        );
+        outlets[2].finish(&3.into(), &result(600));
+        assert!(drain(&peers[2])[0].contains("buffers_full"), "and the peer is told so");
+
+        drain(&peers[0]);
+        assert!(buffered.bytes() < LIMIT + 200 - waits, "taken");
+        peers[1].abandon();
+        assert_eq!(buffered.bytes(), 0, "dropped");
+    }
+
+    #[test]
     fn i_24_at_rest_nothing_remains_and_what_was_said_still_leaves() {
         let outlets = outlets(1_000);
         let outlet = outlets.open(None);

@@ -14,28 +14,26 @@ use steadfast_core::hop::{Era, Hop, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::stdio::Line;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::admit::{self, Admitted, Incoming, NoHeaders, Refusal};
 use super::batch;
-use super::drive::{self, PeerEvent, Way};
+use super::drive::{self, Way};
 use super::endpoint::Endpoint;
 use super::outlet::{Next, Outlet, Outlets};
+use super::peer::{Peer, PeerEvent};
 use super::session::Session;
 use super::{Caller, Mirrored, Options, Request, Service};
 use crate::lines;
 use crate::message::{self, OwnError};
 
-/// A request hears of at most one cancel and one disconnect.
-const PEER_EVENTS: usize = 2;
 /// So many refusals may wait before the peer is read no further: with those of one more batch they stay within the
 /// limit of a queue.
 const CROWD: usize = 64;
 /// What is gathered for one write.
 const WRITE_BYTES: usize = 64 << 10;
 
-type Table = Mutex<InFlight<mpsc::Sender<PeerEvent>>>;
+type Table = Mutex<InFlight<Peer>>;
 
 /// Serves until the peer closes its end, or until `ended` is ready. After the first, requests that are still running
 /// are told to stop and nobody waits for their answers (STD-21). After the second they may finish within
@@ -205,8 +203,8 @@ impl Connection {
     }
 
     fn start(&mut self, id: RequestId, admitted: Admitted, session: Option<Arc<Session>>) {
-        let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
-        let opened = lock(&self.table).open(id.clone(), admitted.spec.operation, to_exchange);
+        let peer = Peer::default();
+        let opened = lock(&self.table).open(id.clone(), admitted.spec.operation, peer.clone());
         if let Err(in_use) = opened {
             return self.refuse(&Refusal::new(Some(id), -32600, &in_use.to_string()));
         }
@@ -257,7 +255,7 @@ impl Connection {
     /// Nobody is at the other end any more.
     fn abandon(&mut self) -> JoinSet<()> {
         for (_, peer) in lock(&self.table).drain() {
-            let _ = peer.try_send(PeerEvent::Disconnected);
+            peer.tell(PeerEvent::Disconnected);
         }
         if let Some(session) = self.session.take() {
             session.end();
@@ -328,6 +326,6 @@ fn stalled(stall: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-fn lock(table: &Table) -> MutexGuard<'_, InFlight<mpsc::Sender<PeerEvent>>> {
+fn lock(table: &Table) -> MutexGuard<'_, InFlight<Peer>> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }

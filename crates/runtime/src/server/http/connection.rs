@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::Site;
 use super::body::PIECE_BYTES;
-use super::socket::{Line, Socket, Version};
+use super::socket::{Line, Socket, TELLS_WHO_LEFT, Version};
 
 /// The longest head of a request, in bytes, and the most header lines in it; beyond either it is answered 431 (HTTP-26).
 pub const MAX_HEADER_BYTES: usize = 64 << 10;
@@ -102,14 +102,17 @@ async fn converse(stream: TcpStream, _place: OwnedSemaphorePermit, site: Arc<Sit
     });
     let io = TokioIo::new(socket);
     match version {
-        Version::Http1 => talk(pin!(http1().serve_connection(io, service)), &site, &line).await,
+        Version::Http1 => talk(pin!(http1().serve_connection(io, service)), version, &site, &line).await,
         // Boxed, since it is the larger one and the rarer.
-        Version::Http2 => talk(Box::pin(http2().serve_connection(io, service)).as_mut(), &site, &line).await,
+        Version::Http2 => {
+            let mut connection = Box::pin(http2().serve_connection(io, service));
+            talk(connection.as_mut(), version, &site, &line).await;
+        }
     }
 }
 
 /// Until the connection has ended, was idle for too long, or the server ends.
-async fn talk(mut connection: Pin<&mut impl GracefulConnection>, site: &Site, line: &Line) {
+async fn talk(mut connection: Pin<&mut impl GracefulConnection>, version: Version, site: &Site, line: &Line) {
     let mut asked = false;
     loop {
         let quiet = if asked { LAST_WORDS } else { site.settings.idle };
@@ -118,8 +121,11 @@ async fn talk(mut connection: Pin<&mut impl GracefulConnection>, site: &Site, li
             biased;
             // What went wrong on the wire concerns nobody but the peer, and it knows.
             _ = connection.as_mut() => return,
-            () = line.stalled(site.shared.options.write_stall) => return,
+            // In HTTP/1.1 the socket sees that by itself.
+            () = line.stalled(site.shared.options.write_stall), if version == Version::Http2 => return,
             () = site.shared.ending.cancelled(), if !asked => {}
+            // Dropped with the connection, a modern call is cancelled and a legacy one is not (CAN-05, LEG-26).
+            () = line.left() => return,
             () = line.quiet(quiet) => if asked { return },
         }
         asked = true;
@@ -129,7 +135,7 @@ async fn talk(mut connection: Pin<&mut impl GracefulConnection>, site: &Site, li
 
 fn http1() -> http1::Builder {
     let mut server = http1::Builder::new();
-    server.max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS);
+    server.max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS).half_close(TELLS_WHO_LEFT);
     server
 }
 

@@ -10,7 +10,6 @@ use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::task::TaskOwner;
-use tokio::sync::mpsc;
 
 use super::answer::{Refused, Response, SESSION_ID, empty, streamed};
 use super::body::Body;
@@ -24,11 +23,9 @@ use crate::server::batch;
 use crate::server::drive::{self, Way};
 use crate::server::endpoint::Permit;
 use crate::server::outlet::{Next, Outlets};
+use crate::server::peer::Peer;
 use crate::server::session::Session;
 use crate::server::{Mirrored, Request};
-
-/// A request hears of at most one cancel of its client and one of its session's end.
-const PEER_EVENTS: usize = 2;
 
 /// Whether the headers are those of a legacy session: they name one, or a version of a time that had them. A modern
 /// version says otherwise, whatever else is there (HTTP-20).
@@ -146,9 +143,9 @@ impl Site {
         permit: Permit,
     ) -> Result<(), Refusal> {
         let id = admitted.spec.id.clone();
-        let (to_exchange, peer) = mpsc::channel(PEER_EVENTS);
+        let peer = Peer::default();
         lock(&live.table)
-            .open(id.clone(), admitted.spec.operation, to_exchange)
+            .open(id.clone(), admitted.spec.operation, peer.clone())
             .map_err(|in_use| Refusal::new(Some(id.clone()), -32600, &in_use.to_string()))?;
         let way = Way {
             outlet: outlets.open(Some(permit)),

@@ -10,7 +10,6 @@ use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::sse::encode;
 use steadfast_core::task::TaskOwner;
-use tokio::sync::mpsc;
 
 use super::answer::{Refused, Response, empty, streamed};
 use super::body::{self, Body, BrokenOff, PIECE_BYTES, Pieces};
@@ -19,9 +18,10 @@ use super::socket::Line;
 use super::{Site, legacy};
 use crate::message;
 use crate::server::admit::{self, Headers, Incoming, Refusal};
-use crate::server::drive::{self, PeerEvent, Way};
+use crate::server::drive::{self, Way};
 use crate::server::endpoint::Buffered;
 use crate::server::outlet::{Next, Outlets};
+use crate::server::peer::{Peer, PeerEvent};
 use crate::server::{Mirrored, MirroredParams, Request};
 
 /// What a message came with.
@@ -94,7 +94,7 @@ impl Site {
         let admitted =
             admit::modern(id.clone(), request, owner, Transport::Http, &Mirror(headers), service, options)?;
         let Some(permit) = self.shared.admit() else { return Err(Refused::Busy(Some(id))) };
-        let (to_exchange, peer) = mpsc::channel(1);
+        let presence = Presence { peer: Peer::default(), line };
         let outlets = Outlets::new(options.buffer, self.shared.buffered().clone());
         let way = Way {
             outlet: outlets.open(Some(permit)),
@@ -102,9 +102,8 @@ impl Site {
             stall: Some(options.write_stall),
         };
         outlets.close();
-        let answering = drive::answer(self.shared.clone(), admitted, None, peer, way, || {});
+        let answering = drive::answer(self.shared.clone(), admitted, None, presence.peer.clone(), way, || {});
         let untaken = drive::begin(answering).await;
-        let presence = Presence { to_exchange, line };
         let first = match self.form(accepted, &outlets, &presence.line, &|_| ()).await {
             Form::Whole(message) => return Ok(self.answered(message)),
             Form::Stream(first) => first,
@@ -187,13 +186,13 @@ fn not_served(id: RequestId, request: &Request) -> Refusal {
 /// Dropped with the response: tells the exchange that its caller is gone. After the end that means nothing.
 #[derive(Debug)]
 struct Presence {
-    to_exchange: mpsc::Sender<PeerEvent>,
+    peer: Peer,
     line: Arc<Line>,
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let _ = self.to_exchange.try_send(PeerEvent::Disconnected);
+        self.peer.tell(PeerEvent::Disconnected);
     }
 }
 

@@ -10,16 +10,16 @@ use steadfast_core::exchange::{CancelNotice, InFlight, Reply};
 use steadfast_core::hop::{Era, Hop, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::task::TaskOwner;
-use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lock;
 use super::sessions::Use;
 use super::streams::{Ends, Reading, Stream};
 use crate::message;
-use crate::server::drive::{self, PeerEvent};
+use crate::server::drive;
 use crate::server::endpoint::Endpoint;
 use crate::server::outlet::{Next, Outlets};
+use crate::server::peer::{Peer, PeerEvent};
 use crate::server::session::Session;
 use crate::server::{Service, endpoint::Buffered};
 
@@ -30,7 +30,7 @@ const KEPT_STREAMS: usize = 16;
 pub(super) struct Live {
     pub(super) session: Arc<Session>,
     /// The requests of the client that run.
-    pub(super) table: Mutex<InFlight<mpsc::Sender<PeerEvent>>>,
+    pub(super) table: Mutex<InFlight<Peer>>,
     /// What no request carries leaves here (LEG-37). A second connection to it replaces the first: a client that lost
     /// the first may come back before that is noticed.
     standalone: Arc<Stream>,
@@ -142,7 +142,7 @@ impl Live {
         self.session.end();
         self.end_listening();
         for (_, peer) in lock(&self.table).drain() {
-            let _ = peer.try_send(PeerEvent::Cancelled);
+            peer.tell(PeerEvent::Cancelled);
         }
     }
 }

@@ -128,6 +128,16 @@ impl Line {
         }
     }
 
+    /// Waits until the peer has closed its end, whatever it sent before and nobody has read yet.
+    pub(super) async fn left(&self) {
+        // Of all interests this alone is met by the end and not by bytes: there are no urgent ones, since the socket is
+        // not registered for them.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let _ = self.stream.ready(Interest::PRIORITY).await;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        std::future::pending::<()>().await;
+    }
+
     /// Whether the peer has closed its end. The HTTP/1.1 server does not look while bytes of a pipelined request wait
     /// to be read, so a stream asks for itself whenever it is time for a sign of life.
     pub(super) fn peer_is_gone(&self) -> bool {
@@ -139,6 +149,10 @@ impl Line {
         }
     }
 }
+
+/// Whether [`Line::left`] tells. Where it does not, the HTTP/1.1 server has to read ahead to find out, which costs each
+/// stream a buffer and works only while no pipelined request waits.
+pub(super) const TELLS_WHO_LEFT: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 impl Drop for Work {
     fn drop(&mut self) {
@@ -313,5 +327,19 @@ mod tests {
         ] {
             assert_eq!(of(pieces).await, (version, pieces.concat()), "{pieces:?}");
         }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[tokio::test]
+    async fn can_05_that_the_peer_left_is_told_whatever_waits_to_be_read() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let line = Line::new(listener.accept().await.unwrap().0);
+        peer.write_all(b"POST /mcp HTTP/1.1\r\n").await.unwrap();
+        line.stream.readable().await.unwrap();
+        let mut left = pin!(line.left());
+        assert!(left.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(peer);
+        left.await;
     }
 }
