@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steadfast::core::hop::Revision;
-use steadfast::server::toolkit::{BuildError, Call, Content, Contents, Failure, Server, Tool, ToolResult};
+use steadfast::server::toolkit::{
+    BuildError, Call, Content, Contents, Failure, Server, TaskPolicy, TaskSupport, Tool, ToolResult,
+};
 
 use crate::harness::{Disk, Headers, anybody, ask, ask_with, builder, call, legacy, modern, plain, text};
 
@@ -281,6 +283,23 @@ async fn no_debug_text_shows_arguments_or_keys() {
 }
 
 // shows: F095
+#[tokio::test]
+async fn tsk_13_a_tool_that_makes_tasks_needs_a_place_to_keep_them() {
+    let tasks = || plain("job").task(TaskPolicy { support: TaskSupport::Required, ..TaskPolicy::default() });
+    assert!(matches!(builder().tool(tasks()).build(), Err(BuildError::NoStore)));
+    let server = builder().changing().tool(plain("a")).build().unwrap();
+    assert!(server.put_tool(tasks()).unwrap_err().to_string().contains("\"job\""));
+    let disk = Disk::new();
+    let server = builder().changing().store(disk.ledger()).tool(tasks()).build().unwrap();
+    assert_eq!(server.put_tool(tasks().title("A job")), Ok(true));
+    // Without the extension there is no task to give (TSK-06).
+    let refused = call(&server, &anybody(), "job", json!({})).await.unwrap_err();
+    let needed = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    assert_eq!((&refused["code"], &refused["data"]["requiredCapabilities"]), (&json!(-32021), &needed));
+    let knowing = modern("anna", &needed);
+    assert_eq!(call(&server, &knowing, "job", json!({})).await.unwrap()["resultType"], "task");
+}
+
 #[test]
 fn tol_01_a_definition_that_breaks_a_rule_is_named_when_the_server_is_built() {
     let fault = |builder: steadfast::server::toolkit::Builder| match builder.build() {

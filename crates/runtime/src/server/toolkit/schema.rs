@@ -246,6 +246,19 @@ mod tests {
         assert!(tree.check(&nested(40)).unwrap_err().contains("too deep"), "2^40 checks");
     }
 
+    #[test]
+    fn val_08_what_may_nest_fits_into_the_stack_of_a_thread() {
+        let deep = (1..MAX_NESTED).fold(json!({ "type": "integer" }), |inner, _| json!({ "not": inner }));
+        assert!(Schema::new(deep).unwrap().check(&json!(1)).is_err(), "an odd number of times not");
+        let chain = (0..6).fold(
+            json!({ "properties": { "next": { "$ref": "#" } } }),
+            |inner, _| json!({ "allOf": [inner] }),
+        );
+        let chain = Schema::new(chain).unwrap();
+        assert!(chain.cost.nested(MAX_LEVELS).unwrap() > MAX_NESTED / 2);
+        assert_eq!(chain.check(&nested(MAX_LEVELS)), Ok(()));
+    }
+
     #[tokio::test]
     async fn val_08_a_large_value_is_checked_apart_and_a_huge_one_not_at_all() {
         let schema = Arc::new(Schema::new(json!({ "items": { "type": "integer" } })).unwrap());

@@ -66,7 +66,12 @@ impl Server {
     /// # Errors
     /// The definition breaks a rule; the old one stays.
     pub fn put_tool(&self, tool: Tool) -> Result<bool, DefinitionError> {
-        Ok(self.put(&self.0.tools, tool.publish()?, Change::Tools))
+        let tool = tool.publish()?;
+        if tool.task.support != TaskSupport::Never && self.0.tasks.is_none() {
+            let why = "it makes tasks, and this server was built without a tool that does".to_owned();
+            return Err(DefinitionError { what: "tool", name: tool.name, why });
+        }
+        Ok(self.put(&self.0.tools, tool, Change::Tools))
     }
 
     /// Takes a tool away. Says whether there was one; calls under way go on.
