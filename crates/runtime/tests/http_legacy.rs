@@ -375,6 +375,22 @@ async fn leg_26_a_disconnect_cancels_nothing_and_the_rest_is_fetched_later() {
 }
 
 #[tokio::test]
+async fn leg_26_an_answer_that_nobody_fetches_takes_no_place() {
+    let options = Options { max_in_flight: 1, ..Options::default() };
+    let mut server = Server::with(options, Settings::default()).await;
+    let client = Client::open(&server, NOVEMBER).await;
+    let (wire, primer) = primed(&mut server, &client, 1, "a").await;
+    drop(wire);
+    let echo = client.call(2, "echo", json!({}));
+    assert_eq!(server.ask(&echo).await.status(), 503);
+    server.desk.tell("a", Act::Finish(json!({ "done": true })));
+    assert_eq!(server.next().await, Event::Ended("a".into()));
+    server.ask_until(200, &echo).await;
+    let (mut wire, _) = server.stream(&client.resume(primer.field("id").unwrap())).await;
+    assert_eq!(wire.rest().await[0].json()["result"]["done"], true);
+}
+
+#[tokio::test]
 async fn leg_42_a_client_may_come_back_while_the_call_still_runs() {
     let mut server = Server::start().await;
     let client = Client::open(&server, NOVEMBER).await;
@@ -590,9 +606,7 @@ async fn leg_11_an_id_that_is_in_flight_in_a_session_is_refused_there_and_nowher
     server.desk.tell("a", Act::Finish(json!({})));
     assert_eq!(server.next().await, Event::Ended("a".into()));
     // The id is given back a moment after the handler has ended.
-    while server.ask(&client.call(1, "echo", json!({}))).await.status() != 200 {
-        tokio::task::yield_now().await;
-    }
+    server.ask_until(200, &client.call(1, "echo", json!({}))).await;
 }
 
 // shows: LEG-28, LEG-77, LEG-81

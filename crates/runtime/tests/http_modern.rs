@@ -439,9 +439,7 @@ async fn can_06_what_a_cancelled_request_held_is_free_again() {
         drop(wire);
         server.is_stopped("a").await;
         // The handler has ended; its place is given back a moment later.
-        while server.ask(&call(1, "echo", json!({}))).await.status() != 200 {
-            tokio::task::yield_now().await;
-        }
+        server.ask_until(200, &call(1, "echo", json!({}))).await;
     }
 }
 

@@ -269,6 +269,20 @@ impl Server {
         wire.whole().await
     }
 
+    /// Sends a message until its answer has this status.
+    pub(crate) async fn ask_until(&self, status: u16, post: &Post) -> Whole {
+        within("this answer", async {
+            loop {
+                let answer = self.ask(post).await;
+                if answer.status() == status {
+                    break answer;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+
     /// Sends a message on a connection of its own and reads the head of its answer.
     pub(crate) async fn stream(&self, post: &Post) -> (Wire, Head) {
         let mut wire = self.open().await;
