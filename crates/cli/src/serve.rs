@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use steadfast::core::task::TaskOwner;
+use steadfast::server::http::{Key, Keys, Listener, Settings};
 use steadfast::server::{self, Options};
 use steadfast_store::Ledger;
 
-use crate::exit::Outcome;
+use crate::exit::{Code, Failure, Outcome};
 use crate::store;
 
 /// Runs the bundled sample server `shop` over stdio or Streamable HTTP.
@@ -21,6 +23,16 @@ pub(crate) struct Args {
     /// Listen on HOST:PORT at the path /mcp; port 0 lets the system choose. The address is printed on stderr.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
+    /// Demand a bearer key of every HTTP request: NAME=SHA256, the name of who bears it and the digest of the key, as
+    /// `printf %s KEY | sha256sum` prints it; may be given several times. Only with it may ADDR be reached by others.
+    #[arg(long = "key", value_name = "NAME=SHA256", requires = "http")]
+    keys: Vec<String>,
+    /// Let pages of this origin call, beside those of this machine; may be given several times.
+    #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "http")]
+    origins: Vec<String>,
+    /// Let the endpoint be reached under this name, beside localhost; may be given several times.
+    #[arg(long = "allow-host", value_name = "HOST", requires = "http")]
+    hosts: Vec<String>,
     /// What is told on stderr, from this level on; never arguments, results or keys.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: Log,
@@ -50,6 +62,20 @@ enum Builtin {
     Everything,
 }
 
+/// The keys of the command line; `None` if there are none.
+fn keys(given: &[String]) -> Result<Option<Keys>, Failure> {
+    let keys = given.iter().map(|given| {
+        let Some((name, sha256)) = given.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            // Not quoted: it may be the key itself.
+            return Err(Failure::new(Code::Usage, "--key takes NAME=SHA256; put a name before the digest"));
+        };
+        let owner = TaskOwner { tenant: "local".into(), principal: name.into() };
+        Ok(Key::new(name, sha256, owner, Vec::new())?)
+    });
+    let keys = keys.collect::<Result<Keys, Failure>>()?;
+    Ok((!given.is_empty()).then_some(keys))
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let level = match args.log {
         Log::Error => tracing::Level::ERROR,
@@ -73,7 +99,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         };
         let service = Arc::new(server.clone());
         if let Some(address) = &args.http {
-            let listener = server::http::Listener::bind(address).await?;
+            let settings = Settings {
+                allowed_origins: args.origins,
+                allowed_hosts: args.hosts,
+                keys: keys(&args.keys)?,
+                ..Settings::default()
+            };
+            let listener = Listener::bind_with(address, settings).await?;
             eprintln!("steadfast: listening on http://{}/mcp", listener.address());
             listener.serve("/mcp", service, Options::default(), crate::exit::asked_to_end()).await?;
         } else {

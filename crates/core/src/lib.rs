@@ -34,4 +34,5 @@ pub mod stdio;
 pub mod subscription;
 pub mod task;
 pub mod time;
+pub mod trace;
 pub mod units;

@@ -73,7 +73,7 @@ async fn ver_23_a_modern_request_beside_a_session_learns_nothing_from_it() {
     let modern = peer.next().await;
     assert_eq!(
         modern["result"],
-        json!({ "revision": "2026-07-28", "capabilities": "{}", "level": null }),
+        json!({ "revision": "2026-07-28", "capabilities": "{}", "level": null, "trace": null }),
         "no version, no capability and no level leaked"
     );
     let legacy = call(&mut peer, 3, "caller").await;

@@ -420,3 +420,26 @@ async fn msg_06_every_request_of_a_flood_is_answered_or_refused() {
     assert!(answered.into_iter().all(|it| it));
     writing.await.unwrap();
 }
+
+/// A handler sees where its request stands in the caller's trace; what is no trace context fails no request.
+// shows: TRC-04
+#[tokio::test]
+async fn trc_01_trace_context_reaches_the_handler() {
+    let (probe, _events) = Probe::new();
+    let mut peer = Peer::connect(&probe, Options::default());
+    let parent = "00-7b1f0c6be2a94c0d8f3c5a1de40972ab-51c2a7d09e6f3b18-01";
+    for (meta, seen) in [
+        (
+            json!({ "traceparent": parent, "tracestate": "a=b", "baggage": "c=d" }),
+            json!([parent, "a=b", "c=d"]),
+        ),
+        (json!({ "traceparent": parent, "tracestate": 7 }), json!([parent, null, null])),
+        (json!({ "traceparent": "00-nonsense" }), json!(null)),
+        (json!({ "traceparent": { "x": 1 } }), json!(null)),
+        (json!({ "com.example/traceparent": parent }), json!(null)),
+    ] {
+        let params = json!({ "name": "caller", "arguments": {} });
+        peer.send(&modern_with("1", "tools/call", params, meta)).await;
+        assert_eq!(peer.next().await["result"]["trace"], seen);
+    }
+}

@@ -44,6 +44,8 @@ pub struct Meta<'a> {
     pub idempotency_key: Option<Result<Cow<'a, str>, NotAString>>,
     /// `io.modelcontextprotocol/logLevel`. Anything but a string is no level (LOG-04).
     pub log_level: Option<Result<Cow<'a, str>, NotAString>>,
+    /// `traceparent`, `tracestate` and `baggage` (TRC-01). Anything but a string counts as absent.
+    pub trace: [Option<Cow<'a, str>>; 3],
 }
 
 /// A member that means something only as a string, and is none.
@@ -117,6 +119,12 @@ fn meta_of(meta: &str) -> Result<Meta<'_>, ParamsError> {
         key: Option<&'a RawValue>,
         #[serde(borrow, default, deserialize_with = "present", rename = "io.modelcontextprotocol/logLevel")]
         level: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        traceparent: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        tracestate: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        baggage: Option<&'a RawValue>,
     }
     let raw: Raw<'_> = object(meta).ok_or(ParamsError::Meta)?;
     Ok(Meta {
@@ -125,6 +133,7 @@ fn meta_of(meta: &str) -> Result<Meta<'_>, ParamsError> {
         progress_token: raw.token.map(|raw| ProgressToken::from_json(raw.get())),
         idempotency_key: raw.key.map(|raw| text_of(raw).ok_or(NotAString)),
         log_level: raw.level.map(|raw| text_of(raw).ok_or(NotAString)),
+        trace: [raw.traceparent, raw.tracestate, raw.baggage].map(|raw| raw.and_then(text_of)),
     })
 }
 

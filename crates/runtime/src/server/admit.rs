@@ -9,6 +9,7 @@ use steadfast_core::exchange::{CancelNotice, Limits, Operation, Reply, Spec};
 use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::task::TaskOwner;
+use steadfast_core::trace::Trace;
 
 use super::caller::{Caller, Capabilities, Level};
 use super::listen;
@@ -100,6 +101,8 @@ pub(super) struct Admitted {
     pub(super) spec: Spec,
     pub(super) request: Request,
     pub(super) caller: Arc<Caller>,
+    /// Where it stands in its caller's trace; the headers of the same names describe the hop alone (TRC-08).
+    pub(super) trace: Option<Arc<Trace>>,
 }
 
 /// The headers of a request, as far as they mirror its body. [`NoHeaders`] where a transport has none.
@@ -211,7 +214,8 @@ pub(super) fn modern(
         ));
     }
     let spec = admit(&id, &request, &caller, &params, headers, service, options)?;
-    Ok(Admitted { spec, request, caller: Arc::new(caller) })
+    let trace = trace_of(&params);
+    Ok(Admitted { spec, request, caller: Arc::new(caller), trace })
 }
 
 /// Steps 9 to 12 for a request of a legacy session.
@@ -232,7 +236,13 @@ pub(super) fn legacy(
         return Err(Refusal { id: Some(id), status: 200, body });
     }
     let spec = admit(&id, &request, &caller, &params, &NoHeaders, service, options)?;
-    Ok(Admitted { spec, request, caller: Arc::new(caller) })
+    let trace = trace_of(&params);
+    Ok(Admitted { spec, request, caller: Arc::new(caller), trace })
+}
+
+fn trace_of(params: &Params<'_>) -> Option<Arc<Trace>> {
+    let [parent, state, baggage] = params.meta.trace.each_ref().map(Option::as_deref);
+    Trace::of(parent, state, baggage).map(Arc::new)
 }
 
 fn admit(

@@ -10,6 +10,7 @@ use steadfast_core::envelope;
 use steadfast_core::exchange::{Progress, Reply};
 use steadfast_core::hop::{Era, Transport};
 use steadfast_core::ids::RequestId;
+use steadfast_core::trace::Trace;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ use super::outlet::Outlet;
 #[derive(Clone, Debug)]
 pub struct Context {
     caller: Arc<Caller>,
+    trace: Option<Arc<Trace>>,
     progress: Option<Arc<watch::Sender<Option<Progress>>>>,
     cancelled: CancellationToken,
     gate: Gate,
@@ -48,24 +50,25 @@ pub enum AskError {
 impl Context {
     pub(super) const fn new(
         caller: Arc<Caller>,
+        trace: Option<Arc<Trace>>,
         progress: Option<Arc<watch::Sender<Option<Progress>>>>,
         cancelled: CancellationToken,
         gate: Gate,
         questions: Option<Arc<Questions>>,
     ) -> Self {
-        Self { caller, progress, cancelled, gate, questions }
+        Self { caller, trace, progress, cancelled, gate, questions }
     }
 
     /// A context of nobody: what is said goes nowhere and nothing cancels. For calling a service without a server.
     pub fn detached(caller: Caller) -> Self {
-        Self::new(Arc::new(caller), None, CancellationToken::new(), Gate::default(), None)
+        Self::new(Arc::new(caller), None, None, CancellationToken::new(), Gate::default(), None)
     }
 
     /// The same request seen by work that outlives it, as a task does: it has its own cancel switch, and what it says
     /// goes nowhere (TSK-59, CAN-20).
     #[must_use]
     pub fn outliving(&self, cancelled: CancellationToken) -> Self {
-        Self::new(Arc::clone(&self.caller), None, cancelled, Gate::default(), None)
+        Self::new(Arc::clone(&self.caller), self.trace.clone(), None, cancelled, Gate::default(), None)
     }
 
     /// Work that outlives its request and reports to somebody else, who passes it on (LEG-113).
@@ -83,6 +86,11 @@ impl Context {
     /// Who asks.
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
+    }
+
+    /// Where the request stands in its caller's trace, to be continued by what the handler calls (TRC-05).
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_deref()
     }
 
     /// Whether the caller asked for progress.

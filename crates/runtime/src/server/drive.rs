@@ -112,7 +112,7 @@ pub(super) async fn answer(
     free: impl FnOnce() + Send,
 ) -> Option<Untaken> {
     let Way { outlet, keep_alive, stall } = way;
-    let Admitted { spec, request, caller } = admitted;
+    let Admitted { spec, request, caller, trace } = admitted;
     let clock = endpoint.clock;
     let gate = Gate::open(outlet);
     let cancelled = CancellationToken::new();
@@ -125,7 +125,7 @@ pub(super) async fn answer(
         None => (None, None),
     };
     let questions = session.as_ref().map(|session| Arc::clone(&session.questions));
-    let context = Context::new(caller, progress, cancelled.clone(), gate.clone(), questions);
+    let context = Context::new(caller, trace, progress, cancelled.clone(), gate.clone(), questions);
     let mut handler = pin!({
         let (service, gate, id) = (Arc::clone(&endpoint.service), gate.clone(), spec.id.clone());
         let (operation, ending) = (spec.operation, endpoint.ending.clone());

@@ -88,6 +88,7 @@ impl Probe {
                 "revision": context.caller().revision.as_str(),
                 "capabilities": context.caller().capabilities.as_json(),
                 "level": context.caller().level.map(Level::as_str),
+                "trace": context.trace().map(|trace| (trace.parent(), trace.state(), trace.baggage())),
             }),
             _ => json!({ "echo": arguments }),
         }
