@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use steadfast::core::fingerprint::Scope;
-use steadfast::server::toolkit::{Dialogue, Failure, TaskPolicy, TaskSupport, Tool, ToolResult};
+use steadfast::server::toolkit::{Call, Dialogue, Failure, TaskPolicy, TaskSupport, Tool, ToolResult};
 use steadfast_store::{Effect, ExecuteError, Execution, Ledger, Refusal, StoreError};
 use tokio::sync::oneshot;
 
@@ -31,46 +31,44 @@ pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shop_step (
 /// A tool that works in steps under this name.
 pub fn tool(name: &str, ledger: &Arc<Ledger>) -> Tool {
     let ledger = Arc::clone(ledger);
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "steps": { "type": "integer", "minimum": 1, "maximum": 100_000, "default": 10 },
-            "step_ms": { "type": "integer", "minimum": 0, "maximum": 60_000, "default": 100 },
-        },
-    });
     let description = "Works in steps for as long as it takes: a task, where the caller knows tasks. It stops between \
                        two steps when it is cancelled, and goes on in the next process if this one dies.";
-    Tool::raw(name, description, schema, move |call| {
-        let (job, ledger) = (Job::of(call.arguments()), Arc::clone(&ledger));
+    Tool::new(name, description, move |call: Call, job: Job| {
+        let ledger = Arc::clone(&ledger);
         async move { job.run(&ledger, call.dialogue()).await }
     })
     .task(POLICY)
 }
 
 /// One job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 struct Job {
+    /// How many steps.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100_000))]
     steps: u32,
-    step: Duration,
+    /// How long each takes, in milliseconds.
+    #[serde(default = "hundred")]
+    #[schemars(range(min = 0, max = 60_000))]
+    step_ms: u32,
+}
+
+const fn ten() -> u32 {
+    10
+}
+
+const fn hundred() -> u32 {
+    100
 }
 
 impl Job {
-    /// Arguments that are what the schema says.
-    fn of(arguments: &Map<String, Value>) -> Self {
-        let number = |name: &str, default| arguments.get(name).and_then(Value::as_u64).unwrap_or(default);
-        Self {
-            steps: u32::try_from(number("steps", 10)).unwrap_or(u32::MAX),
-            step: Duration::from_millis(number("step_ms", 100)),
-        }
-    }
-
     /// Does the steps that are missing. A cancel is seen between two of them.
     async fn run(self, ledger: &Ledger, dialogue: &Dialogue) -> Result<ToolResult, Failure> {
         let mut done = 0;
         while done < self.steps {
             tokio::select! {
                 () = dialogue.cancelled() => return Err(Failure::stopped()),
-                () = tokio::time::sleep(self.step) => {}
+                () = tokio::time::sleep(Duration::from_millis(self.step_ms.into())) => {}
             }
             done = match dialogue.task() {
                 // Nobody could go on with a call that is no task.

@@ -30,6 +30,8 @@ use crate::message::{self, OwnError};
 /// So many refusals may wait before the peer is read no further: with those of one more batch they stay within the
 /// limit of a queue.
 const CROWD: usize = 64;
+/// How long what is written already may take to leave once the server has ended.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 /// What is gathered for one write.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -74,6 +76,7 @@ where
         ended.await;
         endpoint.end().await;
     });
+    let mut grace = options.drain;
     let outcome = loop {
         tokio::select! {
             // Who does not read what it is refused is not read either: a request without any answer is worse.
@@ -86,7 +89,11 @@ where
             written = &mut writing => {
                 break written.unwrap_or_else(|_| Err(io::Error::other("the writer ended")));
             }
-            () = &mut ending => break Ok(()),
+            () = &mut ending => {
+                // What may be waited for was waited for.
+                grace = LAST_WORDS.min(options.drain);
+                break Ok(());
+            }
         }
     };
     let mut running = connection.abandon();
@@ -94,11 +101,11 @@ where
     drop(connection);
     outlets.close();
     // A handler that does not stop in time ends with the process or the runtime.
-    let _ = tokio::time::timeout(options.drain, async { while running.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(grace, async { while running.join_next().await.is_some() {} }).await;
     running.detach_all();
     if !writing.is_finished() {
         // What was answered before the end is still written, if the peer still reads.
-        let _ = tokio::time::timeout(options.drain, writing).await;
+        let _ = tokio::time::timeout(grace, writing).await;
     }
     outcome
 }

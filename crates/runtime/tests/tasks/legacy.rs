@@ -55,12 +55,18 @@ async fn leg_117_the_retention_asked_for_is_kept_within_bounds() {
         (json!({ "ttl": 0 }), 5_000),
         (json!({ "ttl": 9_000_000 }), 3_600_000),
         (json!({ "ttl": null }), 60_000),
-        (json!({ "ttl": "soon" }), 60_000),
+        (json!({ "ttl": 7e3 }), 7_000),
         (json!({}), 60_000),
     ] {
         let params = json!({ "name": "at_once", "task": asked });
         let created = process.ask(&old(), "tools/call", params).await.unwrap();
         assert_eq!(created["task"]["ttl"], given, "{asked}");
+    }
+    for broken in [json!({ "ttl": "soon" }), json!({ "ttl": -5 }), json!({ "ttl": 1.5 }), json!([]), json!(5)]
+    {
+        let params = json!({ "name": "at_once", "task": broken });
+        let refused = process.ask(&old(), "tools/call", params).await.unwrap_err();
+        assert_eq!(refused["code"], -32602, "AMB-44: {broken}");
     }
 }
 

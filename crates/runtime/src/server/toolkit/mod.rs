@@ -3,6 +3,7 @@
 //! A tool is a function with an input type; [`Server`] is what stands behind an endpoint. What differs between the
 //! revisions is done here: a handler never asks which one its caller speaks.
 
+mod arguments;
 mod builder;
 mod call;
 mod catalog;

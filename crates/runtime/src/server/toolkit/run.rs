@@ -9,6 +9,7 @@ use steadfast_core::envelope;
 use steadfast_core::exchange::Reply;
 use steadfast_core::hop::Era;
 
+use super::arguments;
 use super::call::{Call, Keyed};
 use super::content::ToolResult;
 use super::dialogue::Dialogue;
@@ -78,9 +79,7 @@ impl Inner {
                 schema::MAX_VALUES
             )));
         }
-        let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(raw) else {
-            return Err(bad("params.arguments must be an object whose numbers a double can hold"));
-        };
+        let arguments = arguments::read(raw).map_err(|text| bad(&text))?;
         let keyed = Keyed::of(&view, raw, &arguments).map_err(|text| bad(&text))?;
         let origin = Origin {
             caller: Arc::clone(caller),

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use steadfast_core::hop::Era;
 
+use super::arguments;
 use super::call::Call;
 use super::catalog::{Audience, Definition};
 use super::content::ToolResult;
@@ -66,7 +67,7 @@ impl Tool {
     {
         let handler = Arc::new(handler);
         Self::raw(name, description, schema_of::<I>(), move |call: Call| {
-            let handled = I::deserialize(call.arguments()).map(|input| handler(call, input));
+            let handled = arguments::typed::<I>(call.arguments()).map(|input| handler(call, input));
             async move {
                 match handled {
                     Ok(handled) => handled.await,

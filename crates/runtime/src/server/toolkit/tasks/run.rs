@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision};
@@ -157,7 +155,7 @@ impl Tasks {
                 (TaskSupport::Required, true) => Ok(Way::Task { after: Duration::ZERO, ttl }),
                 (TaskSupport::Required, false) => Err(Reply::Error(Bytes::from(not_declared()))),
             },
-            Era::Legacy => match (policy.support, asked(params, caller)) {
+            Era::Legacy => match (policy.support, asked(params, caller)?) {
                 (TaskSupport::Never | TaskSupport::Optional { .. }, None) => Ok(Way::Call),
                 (TaskSupport::Never, Some(_)) => {
                     Err(refuse(-32601, "this tool never runs as a task; call it without params.task"))
@@ -178,31 +176,26 @@ impl Tasks {
 
 /// Whether a legacy call asks to be a task, and for which retention. Revisions before 2025-11-25 know no tasks
 /// (LEG-105).
-fn asked(params: &str, caller: &Caller) -> Option<Option<Duration>> {
-    #[derive(Deserialize)]
-    struct Params {
-        task: Option<Asked>,
-    }
-    #[derive(Deserialize)]
-    struct Asked {
-        #[serde(default)]
-        ttl: Option<Ttl>,
-    }
-    /// Something that is no number asks for nothing.
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Ttl {
-        Millis(u64),
-        Other(IgnoredAny),
-    }
+///
+/// # Errors
+/// `params.task` has not its shape: the answer.
+fn asked(params: &str, caller: &Caller) -> Result<Option<Option<Duration>>, Answer> {
     if caller.revision != Revision::V2025_11_25 {
-        return None;
+        return Ok(None);
     }
-    let asked = serde_json::from_str::<Params>(params).ok()?.task?;
-    Some(match asked.ttl {
-        Some(Ttl::Millis(millis)) => Some(Duration::from_millis(millis)),
-        Some(Ttl::Other(_)) | None => None,
-    })
+    let params = serde_json::from_str::<Value>(params).unwrap_or_default();
+    let Some(task) = params.get("task") else { return Ok(None) };
+    match (task, &task["ttl"]) {
+        (Value::Object(_), Value::Null) => Ok(Some(None)),
+        // 5e3 is 5000.
+        (Value::Object(_), Value::Number(ttl)) => {
+            match ttl.as_f64().filter(|ttl| *ttl >= 0.0 && ttl.fract() == 0.0) {
+                Some(millis) => Ok(Some(Some(Duration::from_millis(millis as u64)))),
+                None => Err(refuse(-32602, "params.task.ttl must be a whole number of milliseconds")),
+            }
+        }
+        _ => Err(refuse(-32602, "params.task must be an object, and its ttl a number of milliseconds")),
+    }
 }
 
 /// The error for who did not declare the extension (TSK-06, TSK-48).
