@@ -141,6 +141,9 @@ impl Live {
     pub(super) fn end(&self) {
         self.session.end();
         self.end_listening();
+        // Before the cancels: a stream that ends by one looks as if it had an end.
+        let streams: Vec<_> = lock(&self.requests).streams.values().cloned().collect();
+        streams.iter().for_each(|stream| stream.break_off());
         for (_, peer) in lock(&self.table).drain() {
             peer.tell(PeerEvent::Cancelled);
         }

@@ -72,6 +72,11 @@ impl Stream {
         Self { number, revision, outlets, state: Mutex::new(state) }
     }
 
+    /// Its session ended: what was not answered will not be.
+    pub(super) fn break_off(&self) {
+        self.outlets.abandon();
+    }
+
     /// Whether all that will ever be said is in the log.
     pub(super) fn is_over(&self) -> bool {
         self.state().is_over
@@ -122,6 +127,7 @@ impl Stream {
             first: None,
             rest: None,
             is_over: false,
+            is_broken: false,
         }
     }
 
@@ -174,10 +180,18 @@ impl State {
             }
             Some(Next::KeepAlive) => Taken::KeepAlive,
             Some(Next::HangUp(wait)) => Taken::HangUp(wait),
-            // Cancelled, or its session ended.
-            Some(Next::Broken) | None => {
+            // Cancelled: its client knows.
+            None => {
                 self.is_over = true;
                 Taken::End
+            }
+            // Its session ended before its answers came.
+            Some(Next::Broken) => {
+                self.is_over = true;
+                match self.ends {
+                    Ends::AfterAnswers(left) if left > 0 => Taken::Broken,
+                    Ends::AfterAnswers(_) | Ends::WithSession => Taken::End,
+                }
             }
         }
     }
@@ -202,6 +216,8 @@ enum Taken {
     KeepAlive,
     HangUp(std::time::Duration),
     End,
+    /// An end that must not look like one (HTTP-29).
+    Broken,
 }
 
 /// A connection's reading of a stream: the body of a response.
@@ -216,11 +232,12 @@ pub(super) struct Reading {
     first: Option<Next>,
     rest: Option<Pieces>,
     is_over: bool,
+    is_broken: bool,
 }
 
 impl Reading {
     pub(super) fn is_over(&self) -> bool {
-        self.is_over && self.rest.as_ref().is_none_or(Pieces::is_empty)
+        self.is_over && !self.is_broken && self.rest.as_ref().is_none_or(Pieces::is_empty)
     }
 
     pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BrokenOff>>> {
@@ -231,7 +248,7 @@ impl Reading {
         let mut gathered = Vec::new();
         ready!(self.poll_gather(&mut gathered, context));
         if gathered.is_empty() {
-            return Poll::Ready(None);
+            return Poll::Ready(std::mem::take(&mut self.is_broken).then_some(Err(BrokenOff)));
         }
         let mut pieces = Pieces::new(Bytes::from(gathered), &self.stream.state().replay);
         let piece = pieces.next();
@@ -289,6 +306,10 @@ impl Reading {
                     self.is_over = true;
                 }
                 Taken::End => self.is_over = true,
+                Taken::Broken => {
+                    self.is_over = true;
+                    self.is_broken = true;
+                }
             }
         }
         if !self.is_over {
