@@ -1,6 +1,7 @@
 //! The legacy sessions of an endpoint: found by an id that cannot be guessed and by nobody but their owner, capped in
 //! number, ended when nobody uses them (LEG-50…60).
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -39,14 +40,21 @@ impl<S: Use> Sessions<S> {
         Self { max, idle, entries: HashMap::new() }
     }
 
-    /// Takes a session. Where there is no room, the one that was idle for longest goes, and is returned.
+    /// Takes a session. Where there is no room, one that is idle goes, and is returned: of whoever has the most, the one
+    /// that was idle for longest, so that a flood of one principal's takes no place from another's.
     pub(super) fn insert(&mut self, now: Instant, id: String, session: S) -> Result<Option<S>, Full> {
         let mut evicted = None;
         if self.entries.len() >= self.max {
+            let mut held: HashMap<&TaskOwner, usize> = HashMap::new();
+            for entry in self.entries.values() {
+                *held.entry(entry.session.owner()).or_default() += 1;
+            }
             let idle = self.entries.iter().filter(|(_, entry)| !entry.session.is_in_use());
-            let oldest =
-                idle.min_by_key(|(_, entry)| entry.last_used).map(|(id, _)| id.clone()).ok_or(Full)?;
-            evicted = self.entries.remove(&oldest).map(|entry| entry.session);
+            let last = idle
+                .min_by_key(|(_, entry)| (Reverse(held[entry.session.owner()]), entry.last_used))
+                .map(|(id, _)| id.clone())
+                .ok_or(Full)?;
+            evicted = self.entries.remove(&last).map(|entry| entry.session);
         }
         self.entries.insert(id, Entry { last_used: now, session });
         Ok(evicted)
@@ -183,5 +191,15 @@ mod tests {
         assert!(sessions.get(at(4), "1", &owner("a")).is_some(), "in use");
         sessions.get(at(4), "4", &owner("a")).unwrap().0.set(true);
         assert_eq!(open(&mut sessions, 5, "5"), Err(Full));
+    }
+
+    #[test]
+    fn f083_a_flood_of_one_principal_takes_no_place_from_another() {
+        let mut sessions = Sessions::new(3, Duration::from_secs(10));
+        sessions.insert(at(0), "quiet".into(), Fake::of("b")).unwrap();
+        for flood in 1..100 {
+            sessions.insert(at(0), flood.to_string(), Fake::of("a")).unwrap();
+        }
+        assert!(sessions.get(at(1), "quiet", &owner("b")).is_some());
     }
 }
