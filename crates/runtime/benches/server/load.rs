@@ -91,7 +91,7 @@ impl Connection {
 /// The last chunk.
 const END: &[u8] = b"\r\n0\r\n\r\n";
 
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+pub(crate) fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 

@@ -19,6 +19,8 @@ pub(crate) const ECHO: &str = concat!(
     r#""arguments":{"account":"a-17","cents":500,"note":"for the coffee of the week"},"#,
     r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#
 );
+/// What comes back of it.
+pub(crate) const ARGUMENTS: &str = r#"{"account":"a-17","cents":500,"note":"for the coffee of the week"}"#;
 /// Its answer.
 pub(crate) const ECHOED: &str = concat!(
     r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":[],"structuredContent":"#,

@@ -29,6 +29,7 @@ pub(crate) fn serve(kind: &str) -> io::Result<()> {
     runtime.spawn(async move {
         match kind.as_str() {
             "bare" => super::bare::serve().await,
+            "typed" => super::typed::serve().await,
             _ => super::ours::serve().await,
         }
     });

@@ -138,8 +138,11 @@ impl Headers for NoHeaders {
 pub(super) fn era_of(request: &Request, version_header: &Mirrored) -> Era {
     let modern_header = matches!(version_header, Mirrored::Value(version)
         if Revision::from_name(version).is_some_and(|revision| revision.era() == Era::Modern));
+    if modern_header {
+        return Era::Modern;
+    }
     match envelope::params_of(&request.params) {
-        Ok(params) if params.meta.protocol_version.is_none() && !modern_header => {
+        Ok(params) if params.meta.protocol_version.is_none() => {
             // A method that only the modern era has can be no other era's; of the rest the legacy path decides.
             match request.method.as_str() {
                 "server/discover" | "subscriptions/listen" => Era::Modern,

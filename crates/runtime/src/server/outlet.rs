@@ -27,12 +27,19 @@ pub(super) struct Outlet {
     stream: u64,
 }
 
+/// The last message of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    pub(super) message: Bytes,
+    /// It is a response, and says that the request failed.
+    pub(super) is_error: bool,
+}
+
 /// Something for the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Message(Bytes),
-    /// The last message of its request.
-    Final(Bytes),
+    Final(Last),
     /// A sign that the stream lives.
     KeepAlive,
     /// The connection that carries this stream ends now, and the client comes back for the rest after this time
@@ -64,6 +71,8 @@ struct State {
 struct Stream {
     queue: BoundedQueue<Bytes>,
     has_writer: bool,
+    /// See [`Last`].
+    is_error: bool,
     /// Who waits until this is taken.
     waits: Option<Waker>,
     /// Held until the last message is taken: so long is the request under way.
@@ -97,7 +106,7 @@ impl Outlets {
         state.next_stream += 1;
         if !state.broken {
             let queue = BoundedQueue::new(state.limits);
-            let open = Stream { queue, has_writer: true, waits: None, _permit: permit };
+            let open = Stream { queue, has_writer: true, is_error: false, waits: None, _permit: permit };
             state.streams.insert(stream, Box::new(open));
         }
         Outlet { shared: Arc::clone(&self.shared), stream }
@@ -162,6 +171,9 @@ impl Outlet {
         let incomplete = self.with(|stream| stream.queue.needs_refetch());
         let marked = incomplete.then(|| with_refetch_mark(reply)).flatten();
         let payload = message::response(Some(id), marked.as_ref().unwrap_or(reply));
+        if matches!(reply, Reply::Error(_)) {
+            self.fail();
+        }
         let bytes = payload.len();
         let room = lock(&self.shared).buffered.has_room_for(bytes);
         let pushed = if room {
@@ -185,7 +197,14 @@ impl Outlet {
                 server: None,
                 text: &text,
             };
+            self.fail();
             self.end_with(message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error()))));
+        }
+    }
+
+    fn fail(&self) {
+        if let Some(stream) = lock(&self.shared).streams.get_mut(&self.stream) {
+            stream.is_error = true;
         }
     }
 
@@ -317,7 +336,7 @@ impl State {
         }
         while let Some(number) = self.turns.pop_front() {
             let Some(stream) = self.streams.get_mut(&number) else { continue };
-            let before = stream.queue.held_bytes();
+            let (before, is_error) = (stream.queue.held_bytes(), stream.is_error);
             let item = stream.queue.pop();
             self.buffered.moved(before, stream.queue.held_bytes());
             if !stream.queue.is_empty() {
@@ -337,7 +356,7 @@ impl State {
                 }
                 Some(Item::Final { payload, .. }) => {
                     self.taken += 1;
-                    return Some(Next::Final(payload));
+                    return Some(Next::Final(Last { message: payload, is_error }));
                 }
                 None => {}
             }
@@ -401,7 +420,7 @@ mod tests {
     fn drain(outlets: &Outlets) -> Vec<String> {
         let mut context = Context::from_waker(Waker::noop());
         std::iter::from_fn(|| match outlets.poll_next(&mut context) {
-            Poll::Ready(Some(Next::Message(bytes) | Next::Final(bytes))) => Some(bytes),
+            Poll::Ready(Some(Next::Message(bytes) | Next::Final(Last { message: bytes, .. }))) => Some(bytes),
             Poll::Ready(Some(Next::KeepAlive)) => Some(Bytes::from_static(b":")),
             Poll::Ready(Some(Next::HangUp(_) | Next::Broken) | None) | Poll::Pending => None,
         })

@@ -20,7 +20,7 @@ use super::admit::{self, Admitted, Incoming, NoHeaders, Refusal};
 use super::batch;
 use super::drive::{self, Way};
 use super::endpoint::Endpoint;
-use super::outlet::{Next, Outlet, Outlets};
+use super::outlet::{Last, Next, Outlet, Outlets};
 use super::peer::{Peer, PeerEvent};
 use super::session::Session;
 use super::{Caller, Mirrored, Options, Request, Service};
@@ -298,7 +298,7 @@ async fn write<W: AsyncWrite + Unpin>(mut writer: W, outlets: Outlets, stall: Du
         let mut next = Some(next);
         while let Some(said) = next.take() {
             match said {
-                Next::Message(bytes) | Next::Final(bytes) => {
+                Next::Message(bytes) | Next::Final(Last { message: bytes, .. }) => {
                     pending.extend_from_slice(&bytes);
                     pending.extend_from_slice(b"\n");
                 }

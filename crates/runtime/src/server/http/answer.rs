@@ -14,6 +14,7 @@ use super::body::{Body, Pieces, Unread};
 use super::guard::Denied;
 use crate::message::{self, OwnError};
 use crate::server::admit::{self, Refusal};
+use crate::server::outlet::Last;
 
 pub(super) type Response = hyper::Response<Body>;
 
@@ -145,12 +146,13 @@ impl Site {
     }
 
     /// A final answer as a single JSON object. Its status follows from what it says, whoever said it.
-    pub(super) fn answered(&self, message: Bytes) -> Response {
-        let status = match envelope::parse_within(usize::MAX, &message) {
-            Ok(Message::Response { reply: Reply::Error(error), .. }) => {
+    pub(super) fn answered(&self, Last { message, is_error }: Last) -> Response {
+        // A result may be long, and is not read for what is known.
+        let status = match is_error.then(|| envelope::parse_within(usize::MAX, &message)) {
+            Some(Ok(Message::Response { reply: Reply::Error(error), .. })) => {
                 envelope::error_object_of(error.get()).map_or(200, |error| admit::status_of_code(error.code))
             }
-            Ok(_) | Err(_) => 200,
+            Some(Ok(_) | Err(_)) | None => 200,
         };
         self.json(StatusCode::from_u16(status).unwrap_or_default(), message)
     }

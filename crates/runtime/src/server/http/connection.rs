@@ -102,7 +102,10 @@ async fn converse(stream: TcpStream, _place: OwnedSemaphorePermit, site: Arc<Sit
     });
     let io = TokioIo::new(socket);
     match version {
-        Version::Http1 => talk(pin!(http1().serve_connection(io, service)), version, &site, &line).await,
+        Version::Http1 => {
+            let connection = http1().serve_connection(io, service);
+            talk(pin!(connection), version, &site, &line).await;
+        }
         // Boxed, since it is the larger one and the rarer.
         Version::Http2 => {
             let mut connection = Box::pin(http2().serve_connection(io, service));

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode};
-use steadfast_core::envelope::{self, Message};
-use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::task::TaskOwner;
@@ -86,7 +84,7 @@ impl Site {
             self.form(sent.accepted, &outlets, &sent.line, &|message| live.unheard(message)).await
         };
         Ok(match form {
-            Form::Whole(message) => self.json(StatusCode::OK, message),
+            Form::Whole(last) => self.json(StatusCode::OK, last.message),
             Form::Stream(first) => streamed(Body::reading(live.stream(outlets, 1, first))),
             // It was cancelled: there is no answer, and none is waited for.
             Form::Nothing => empty(StatusCode::ACCEPTED),
@@ -112,8 +110,8 @@ impl Site {
         let accepted = Accepted { json: sent.accepted.json, stream: !sent.accepted.json };
         let form = self.form(accepted, &outlets, &sent.line, &|message| live.unheard(message)).await;
         let mut response = match form {
-            Form::Whole(message) if !is_result(&message) => return Ok(self.json(StatusCode::OK, message)),
-            Form::Whole(message) => self.json(StatusCode::OK, message),
+            Form::Whole(last) if last.is_error => return Ok(self.json(StatusCode::OK, last.message)),
+            Form::Whole(last) => self.json(StatusCode::OK, last.message),
             Form::Stream(first) => streamed(Body::reading(live.stream(outlets, 1, first))),
             Form::Nothing => return Err(Refused::Ended),
         };
@@ -223,7 +221,7 @@ impl Site {
         let mut array = Vec::new();
         while let Some(answer) = alone(&outlets, &sent.line, &|message| live.unheard(message)).await {
             array.push(if array.is_empty() { b'[' } else { b',' });
-            array.extend_from_slice(&answer);
+            array.extend_from_slice(&answer.message);
         }
         if array.is_empty() {
             return Ok(empty(StatusCode::ACCEPTED));
@@ -312,13 +310,6 @@ fn new_name() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(format!("{:032x}", u128::from_ne_bytes(bytes)))
-}
-
-fn is_result(message: &[u8]) -> bool {
-    matches!(
-        envelope::parse_within(usize::MAX, message),
-        Ok(Message::Response { reply: Reply::Result(_), .. })
-    )
 }
 
 #[cfg(test)]

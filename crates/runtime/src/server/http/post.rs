@@ -20,7 +20,7 @@ use crate::message;
 use crate::server::admit::{self, Headers, Incoming, Refusal};
 use crate::server::drive::{self, Way};
 use crate::server::endpoint::Buffered;
-use crate::server::outlet::{Next, Outlets};
+use crate::server::outlet::{Last, Next, Outlets};
 use crate::server::peer::{Peer, PeerEvent};
 use crate::server::{Mirrored, MirroredParams, Request};
 
@@ -105,7 +105,7 @@ impl Site {
         let answering = drive::answer(self.shared.clone(), admitted, None, presence.peer.clone(), way, || {});
         let untaken = drive::begin(answering).await;
         let first = match self.form(accepted, &outlets, &presence.line, &|_| ()).await {
-            Form::Whole(message) => return Ok(self.answered(message)),
+            Form::Whole(last) => return Ok(self.answered(last)),
             Form::Stream(first) => first,
             Form::Nothing => return Err(Refused::Ended),
         };
@@ -132,7 +132,7 @@ impl Site {
     ) -> Form {
         if !accepted.stream {
             return match alone(outlets, line, unheard).await {
-                Some(message) => Form::Whole(message),
+                Some(last) => Form::Whole(last),
                 None => Form::Nothing,
             };
         }
@@ -140,7 +140,7 @@ impl Site {
             return Form::Stream(Some(Next::KeepAlive));
         }
         match tokio::time::timeout(self.settings.grace, outlets.next()).await {
-            Ok(Some(Next::Final(message))) => Form::Whole(message),
+            Ok(Some(Next::Final(last))) => Form::Whole(last),
             Ok(Some(first)) => Form::Stream(Some(first)),
             Ok(None) => Form::Nothing,
             // A sign of life at once: that is what the grace ends for.
@@ -152,7 +152,7 @@ impl Site {
 /// The form that an answer takes.
 pub(super) enum Form {
     /// One JSON object.
-    Whole(Bytes),
+    Whole(Last),
     /// A stream that begins with this.
     Stream(Option<Next>),
     /// There is no answer.
@@ -160,10 +160,10 @@ pub(super) enum Form {
 }
 
 /// The next answer alone: what else is said has no place in one object (PRG-16) and goes to `unheard`.
-pub(super) async fn alone(outlets: &Outlets, line: &Line, unheard: &(dyn Fn(&[u8]) + Sync)) -> Option<Bytes> {
+pub(super) async fn alone(outlets: &Outlets, line: &Line, unheard: &(dyn Fn(&[u8]) + Sync)) -> Option<Last> {
     loop {
         match outlets.next().await? {
-            Next::Final(message) => return Some(message),
+            Next::Final(last) => return Some(last),
             Next::Message(message) => unheard(&message),
             Next::KeepAlive if line.peer_is_gone() => return None,
             Next::KeepAlive | Next::HangUp(_) => {}
@@ -229,7 +229,7 @@ impl Events {
             };
             match next {
                 Some(Next::Message(message)) => encode::write_event(&mut gathered, None, &message),
-                Some(Next::Final(message)) => {
+                Some(Next::Final(Last { message, .. })) => {
                     encode::write_event(&mut gathered, None, &message);
                     self.is_over = true;
                 }

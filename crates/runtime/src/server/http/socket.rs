@@ -98,7 +98,8 @@ impl Line {
             if self.pulses().iter().any(is_stalled) {
                 return;
             }
-            tokio::time::sleep(limit / 4).await;
+            // Boxed, since few connections are watched.
+            Box::pin(tokio::time::sleep(limit / 4)).await;
         }
     }
 

@@ -21,7 +21,7 @@ use super::lock;
 use super::replay::{EventId, Log};
 use crate::message;
 use crate::server::endpoint::Buffered;
-use crate::server::outlet::{Next, Outlets};
+use crate::server::outlet::{Last, Next, Outlets};
 
 /// One stream of a session.
 pub(super) struct Stream {
@@ -167,7 +167,7 @@ impl State {
     fn take(&mut self, next: Option<Next>) -> Taken {
         match next {
             Some(Next::Message(message)) => Taken::Message(self.log(&message), message),
-            Some(Next::Final(message)) => {
+            Some(Next::Final(Last { message, .. })) => {
                 let place = self.log(&message);
                 match &mut self.ends {
                     Ends::AfterAnswers(left) => {
