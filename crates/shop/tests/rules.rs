@@ -98,6 +98,7 @@ async fn hdr_37_only_what_is_no_secret_is_mirrored() {
 }
 
 /// The questions of a tool are asked before there is a task, and the task is made once they are answered.
+// shows: CAP-09
 #[tokio::test]
 async fn tsk_14_questions_come_before_the_task() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,6 +111,14 @@ async fn tsk_14_questions_come_before_the_task() {
     params["inputResponses"] = json!({ "user_name": { "action": "accept", "content": { "name": "Alice" } } });
     let second = ask(&service, &caller, "tools/call", params).await;
     assert_eq!(second["result"]["resultType"], "task");
+    let id = second["result"]["taskId"].clone();
+    let task = ask(&service, &caller, "tasks/get", json!({ "taskId": id })).await;
+    for answer in [&first, &second, &task] {
+        assert_eq!(
+            answer["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "everything",
+            "CAP-09"
+        );
+    }
     for absent in ["inputRequests", "requestState", "result"] {
         assert_eq!(second["result"].get(absent), None, "TSK-10");
     }

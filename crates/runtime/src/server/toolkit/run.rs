@@ -50,7 +50,8 @@ impl Inner {
                 let name = prepared.tool.name.clone();
                 let inner = Arc::clone(self);
                 let work = move |worker| async move { inner.work(prepared, worker).await };
-                tasks.run(&name, policy, params, context, work).await
+                let answer = tasks.run(&name, policy, params, context, work).await;
+                self.signed(context.caller(), answer)
             }
             (None, _) | (Some(_), TaskSupport::Never) => {
                 match Arc::clone(self).work(prepared, Worker::of_call(context.clone())).await {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use steadfast_core::envelope;
 use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision};
+use steadfast_core::object::Members;
 use steadfast_core::subscription::{Change, Filter};
 use steadfast_store::Ledger;
 
@@ -160,6 +161,23 @@ impl Inner {
         Reply::Result(Bytes::from(result.to_string()))
     }
 
+    /// A finished result with the server's name, where the revision has it in every one (CAP-09).
+    pub(super) fn signed(&self, caller: &Caller, answer: Answer) -> Answer {
+        let Reply::Result(result) = &answer else { return answer };
+        if caller.revision.era() == Era::Legacy {
+            return answer;
+        }
+        let text = std::str::from_utf8(result).unwrap_or_default();
+        let Ok(mut members) = Members::parse(text) else { return answer };
+        let name = |meta: &mut Members<'_>| {
+            meta.set("io.modelcontextprotocol/serverInfo", self.info.to_string());
+        };
+        match members.edit("_meta", name) {
+            Ok(()) => Reply::Result(Bytes::from(members.to_json())),
+            Err(_) => answer,
+        }
+    }
+
     /// As [`Self::complete`], with the caching hints of the modern era (CCH-01). `public`: it is the same for everybody.
     pub(super) fn cacheable(&self, caller: &Caller, mut result: Value, public: bool) -> Answer {
         if caller.revision.era() == Era::Modern {
@@ -282,7 +300,7 @@ impl Service for Server {
                     if let Some(tasks) = &inner.tasks
                         && let Some(answer) = tasks.answer(&request, &context).await
                     {
-                        return answer;
+                        return inner.signed(&caller, answer);
                     }
                     inner.list(method, &caller, &request.params)
                 }
