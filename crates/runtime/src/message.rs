@@ -144,7 +144,12 @@ pub struct OwnError<'a> {
     pub text: &'a str,
 }
 
-impl OwnError<'_> {
+impl<'a> OwnError<'a> {
+    /// One that was made on this side, not by a clock and not about a server.
+    pub const fn local(category: &'a str, outcome: Outcome, text: &'a str) -> Self {
+        Self { kind: Kind::Local, category, outcome, clock: None, server: None, text }
+    }
+
     /// The member `steadfast/error`.
     pub(crate) fn member(&self) -> Value {
         let mut error = json!({

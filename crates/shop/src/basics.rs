@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steadfast::core::error::{Kind, Outcome};
+use steadfast::core::error::Outcome;
 use steadfast::core::exchange::{Finite, Progress};
 use steadfast::message::OwnError;
 use steadfast::server::Level;
@@ -46,11 +46,11 @@ struct Count {
     step_ms: u32,
 }
 
-const fn ten() -> u32 {
+pub(crate) const fn ten() -> u32 {
     10
 }
 
-const fn hundred() -> u32 {
+pub(crate) const fn hundred() -> u32 {
     100
 }
 
@@ -141,14 +141,10 @@ async fn fail_in(call: Call, Fail { kind }: Fail) -> Handled {
     match kind {
         Way::Tool => Ok(ToolResult::error("The tool failed, as it was asked to.")),
         Way::Protocol => Err(Failure::protocol(-32603, "The tool broke, as it was asked to.", None)),
-        Way::Local => Err(Failure::own(&OwnError {
-            kind: Kind::Local,
-            category: "asked_for",
-            outcome: Outcome::Unknown,
-            clock: None,
-            server: None,
-            text: "this error was asked for",
-        })),
+        Way::Local => {
+            let error = OwnError::local("asked_for", Outcome::Unknown, "this error was asked for");
+            Err(Failure::own(&error))
+        }
         Way::Panic => panic!("as it was asked to"),
         Way::Never => {
             call.cancelled().await;

@@ -11,6 +11,7 @@ use steadfast_store::{Effect, ExecuteError, Execution, Ledger, Refusal, StoreErr
 use tokio::sync::oneshot;
 
 use crate::NAME;
+use crate::basics::{hundred, ten};
 
 /// The operation's name.
 pub const OPERATION: &str = "long_job";
@@ -51,14 +52,6 @@ struct Job {
     #[serde(default = "hundred")]
     #[schemars(range(min = 0, max = 60_000))]
     step_ms: u32,
-}
-
-const fn ten() -> u32 {
-    10
-}
-
-const fn hundred() -> u32 {
-    100
 }
 
 impl Job {

@@ -49,6 +49,19 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that stands where the test put it.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(crate) struct HandClock(pub(crate) std::sync::Arc<std::sync::Mutex<std::time::Duration>>);
+
+#[cfg(test)]
+impl Clock for HandClock {
+    fn stamp(&self) -> Stamp {
+        let up = Instant::ZERO.saturating_add(*self.0.lock().unwrap());
+        Stamp { boot: 1, up, wall: Wall::default() }
+    }
+}
+
 /// A wall time as RFC 3339 in UTC, to the millisecond.
 pub fn rfc_3339(wall: Wall) -> String {
     let millis = wall.as_unix_millis();

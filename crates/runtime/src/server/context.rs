@@ -178,19 +178,16 @@ impl Gate {
     }
 
     fn hang_up(&self, retry: std::time::Duration) {
-        self.with(|outlet| {
-            outlet.hang_up(retry);
-            true
-        });
+        self.with(|outlet| outlet.hang_up(retry));
     }
 
     fn is_open(&self) -> bool {
         lock(&self.0).is_some()
     }
 
-    /// Lets the exchange use the way, if it is still open.
-    pub(super) fn with(&self, act: impl FnOnce(&Outlet) -> bool) -> bool {
-        lock(&self.0).as_ref().is_some_and(act)
+    /// Uses the way, if it is still open.
+    pub(super) fn with<T: Default>(&self, act: impl FnOnce(&Outlet) -> T) -> T {
+        lock(&self.0).as_ref().map(act).unwrap_or_default()
     }
 
     /// Takes the way from the handler, for good.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::envelope;
-use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::error::Outcome;
 use steadfast_core::exchange::responder::{Answer, Input, Output};
 use steadfast_core::exchange::{CancelNotice, Clock, InFlight, Operation, Progress, Reply, Responder};
 use steadfast_core::hop::Transport;
@@ -162,10 +162,7 @@ pub(super) async fn answer(
             match output {
                 Output::Progress(progress) => {
                     if let Some(token) = &exchange.spec().token {
-                        gate.with(|outlet| {
-                            outlet.progress(token, &progress);
-                            true
-                        });
+                        gate.with(|outlet| outlet.progress(token, &progress));
                         keep_alive_at = quiet_until(clock.now());
                     }
                 }
@@ -237,10 +234,7 @@ pub(super) async fn answer(
             () = alarm.ring(due) => {
                 let now = clock.now();
                 if keep_alive_at.is_some_and(|at| at <= now.mono) {
-                    gate.with(|outlet| {
-                        outlet.keep_alive();
-                        true
-                    });
+                    gate.with(Outlet::keep_alive);
                     keep_alive_at = quiet_until(now);
                 } else {
                     exchange.handle_timeout(now);
@@ -311,7 +305,6 @@ fn no_answer() -> Reply<Bytes> {
 }
 
 fn own_error(category: &str, clock: Option<Clock>, text: &str) -> Reply<Bytes> {
-    let error =
-        OwnError { kind: Kind::Local, category, outcome: Outcome::Unknown, clock, server: None, text };
+    let error = OwnError { clock, ..OwnError::local(category, Outcome::Unknown, text) };
     Reply::Error(Bytes::from(error.as_json_rpc_error()))
 }

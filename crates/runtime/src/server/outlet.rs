@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::envelope;
-use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::error::Outcome;
 use steadfast_core::exchange::{Progress, Reply};
 use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::object::Members;
@@ -189,14 +189,8 @@ impl Outlet {
                     "the answer has {bytes} bytes and too much waits for clients that do not read; read, or ask for less"
                 )
             };
-            let error = OwnError {
-                kind: Kind::Local,
-                category: if room { "result_too_large" } else { "buffers_full" },
-                outcome: Outcome::Executed,
-                clock: None,
-                server: None,
-                text: &text,
-            };
+            let category = if room { "result_too_large" } else { "buffers_full" };
+            let error = OwnError::local(category, Outcome::Executed, &text);
             self.fail();
             self.end_with(message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error()))));
         }
@@ -400,7 +394,7 @@ fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// A result with `_meta["steadfast/refetch"] = true`; `None` for an error, and for what is no object.
-fn with_refetch_mark(reply: &Reply<Bytes>) -> Option<Reply<Bytes>> {
+pub(super) fn with_refetch_mark(reply: &Reply<Bytes>) -> Option<Reply<Bytes>> {
     let Reply::Result(result) = reply else { return None };
     let mut result = Members::parse(std::str::from_utf8(result).ok()?).ok()?;
     result.edit("_meta", |meta| meta.set("steadfast/refetch", "true")).ok()?;

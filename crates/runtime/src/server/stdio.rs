@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::error::Outcome;
 use steadfast_core::exchange::{InFlight, Operation, Reply};
 use steadfast_core::hop::{Era, Hop, Revision, Transport};
 use steadfast_core::ids::RequestId;
@@ -280,14 +280,7 @@ fn too_many(id: &RequestId, under_way: usize) -> Bytes {
         "{under_way} requests are under way on this connection or too much waits for you to read it; read, and \
          wait for one to end"
     );
-    let error = OwnError {
-        kind: Kind::Local,
-        category: "queue_full",
-        outcome: Outcome::NotExecuted,
-        clock: None,
-        server: None,
-        text: &text,
-    };
+    let error = OwnError::local("queue_full", Outcome::NotExecuted, &text);
     message::response(Some(id), &Reply::Error(Bytes::from(error.as_json_rpc_error())))
 }
 

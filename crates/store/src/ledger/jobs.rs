@@ -197,25 +197,12 @@ impl Job for Renewal {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use steadfast_core::fingerprint::{Fingerprint, Key, Scope};
     use steadfast_core::ledger::{LEASE, SettleError};
-    use steadfast_core::time::{Instant, Wall};
 
     use super::*;
-    use crate::{Clock, Ledger, Options};
-
-    /// A clock that stands where the test put it.
-    #[derive(Clone, Default)]
-    struct HandClock(Arc<Mutex<Duration>>);
-
-    impl Clock for HandClock {
-        fn stamp(&self) -> Stamp {
-            let up = Instant::ZERO.saturating_add(*self.0.lock().unwrap());
-            Stamp { boot: 1, up, wall: Wall::default() }
-        }
-    }
+    use crate::clock::HandClock;
+    use crate::{Ledger, Options};
 
     struct Store {
         ledger: Ledger,

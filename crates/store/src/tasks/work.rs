@@ -192,21 +192,10 @@ impl Job for Renewal {
 mod tests {
     use steadfast_core::ledger::LEASE;
     use steadfast_core::task::{HoldError, TaskOwner};
-    use steadfast_core::time::{Instant, Wall};
 
     use super::*;
-    use crate::{Clock, Ledger, NewTask, Options};
-
-    /// A clock that stands where the test put it.
-    #[derive(Clone, Default)]
-    struct HandClock(Arc<Mutex<Duration>>);
-
-    impl Clock for HandClock {
-        fn stamp(&self) -> Stamp {
-            let up = Instant::ZERO.saturating_add(*self.0.lock().unwrap());
-            Stamp { boot: 1, up, wall: Wall::default() }
-        }
-    }
+    use crate::clock::HandClock;
+    use crate::{Ledger, NewTask, Options};
 
     struct Store {
         ours: Tasks,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use steadfast_core::envelope::{self, Message};
-use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::error::Outcome;
 use steadfast_core::exchange::Reply;
 use steadfast_core::ids::RequestId;
 use steadfast_core::sse::encode;
@@ -131,14 +131,8 @@ impl Site {
 
     /// Refused before anything was done for it: it may be sent again.
     fn busy(&self, id: Option<&RequestId>) -> Response {
-        let error = OwnError {
-            kind: Kind::Local,
-            category: "queue_full",
-            outcome: Outcome::NotExecuted,
-            clock: None,
-            server: None,
-            text: "as much as may be is under way here; wait a moment and send it again",
-        };
+        let text = "as much as may be is under way here; wait a moment and send it again";
+        let error = OwnError::local("queue_full", Outcome::NotExecuted, text);
         let error = Reply::Error(Bytes::from(error.as_json_rpc_error()));
         let mut response = self.json(StatusCode::SERVICE_UNAVAILABLE, message::response(id, &error));
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -11,9 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use steadfast_core::envelope::{self, Message};
-use steadfast_core::exchange::Reply;
 use steadfast_core::hop::Revision;
-use steadfast_core::object::Members;
 use steadfast_core::sse::encode;
 
 use super::body::{BrokenOff, PIECE_BYTES, Pieces};
@@ -21,7 +19,7 @@ use super::lock;
 use super::replay::{EventId, Log};
 use crate::message;
 use crate::server::endpoint::Buffered;
-use crate::server::outlet::{Last, Next, Outlets};
+use crate::server::outlet::{self, Last, Next, Outlets};
 
 /// One stream of a session.
 pub(super) struct Stream {
@@ -338,12 +336,9 @@ impl Drop for Reading {
 
 /// A result with `_meta["steadfast/refetch"] = true` (ruling 17); `None` for everything else.
 fn with_refetch_mark(message: &Bytes) -> Option<Bytes> {
-    let Ok(Message::Response { id, reply: Reply::Result(result) }) =
-        envelope::parse_within(usize::MAX, message)
-    else {
+    let Ok(Message::Response { id, reply }) = envelope::parse_within(usize::MAX, message) else {
         return None;
     };
-    let mut result = Members::parse(result.get()).ok()?;
-    result.edit("_meta", |meta| meta.set("steadfast/refetch", "true")).ok()?;
-    Some(message::response(id.as_ref(), &Reply::Result(Bytes::from(result.to_json()))))
+    let marked = outlet::with_refetch_mark(&message::owned(&reply))?;
+    Some(message::response(id.as_ref(), &marked))
 }

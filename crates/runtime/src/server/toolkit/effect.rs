@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::error::Outcome;
 use steadfast_core::fingerprint::{Key, Scope};
 use steadfast_store::{Effect, ExecuteError, Executed, Execution, Ledger, Refusal, StoreError};
 use tokio::sync::oneshot;
@@ -86,12 +86,5 @@ fn refused(error: &ExecuteError) -> ToolResult {
         ExecuteError::Store(_) => ("store", Outcome::NotExecuted),
     };
     let text = error.to_string();
-    ToolResult::own_error(&OwnError {
-        kind: Kind::Local,
-        category,
-        outcome,
-        clock: None,
-        server: None,
-        text: &text,
-    })
+    ToolResult::own_error(&OwnError::local(category, outcome, &text))
 }

@@ -17,9 +17,10 @@ use steadfast_core::time::Wall;
 use tokio::sync::watch;
 
 use super::methods::failed;
-use super::run::{own, refuse};
+use super::run::refuse;
 use super::worker::{refusal, text};
 use super::{Inner, lock, shape};
+use crate::message::OwnError;
 use crate::server::{Answer, Caller, Context};
 
 /// The progress of a legacy task under the token of its call. Whoever holds the lock passes it on.
@@ -92,7 +93,8 @@ impl Inner {
                     }
                     Status::Failed { error } => return Reply::Error(Bytes::from(error.clone())),
                     Status::Cancelled => {
-                        let error = own("client_cancelled", Outcome::Unknown, "the task was cancelled");
+                        let error =
+                            OwnError::local("client_cancelled", Outcome::Unknown, "the task was cancelled");
                         return Reply::Error(Bytes::from(error.as_json_rpc_error()));
                     }
                     Status::Working => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast_core::error::{Kind, Outcome};
+use steadfast_core::error::Outcome;
 use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision};
 use steadfast_store::{NewTask, TaskFailure, Work};
@@ -219,7 +219,9 @@ fn answer(done: Done) -> Answer {
         // The exchange has ended, so nobody reads this.
         Done::Stopped => {
             let text = "the call was cancelled and its handler stopped";
-            Reply::Error(Bytes::from(own("client_cancelled", Outcome::Unknown, text).as_json_rpc_error()))
+            Reply::Error(Bytes::from(
+                OwnError::local("client_cancelled", Outcome::Unknown, text).as_json_rpc_error(),
+            ))
         }
     }
 }
@@ -227,7 +229,7 @@ fn answer(done: Done) -> Answer {
 /// The handler of a call that is no task panicked.
 fn panicked(policy: TaskPolicy) -> Answer {
     let outcome = if policy.writes { Outcome::Unknown } else { Outcome::NotExecuted };
-    let error = own("handler", outcome, "the handler ended without an answer");
+    let error = OwnError::local("handler", outcome, "the handler ended without an answer");
     Reply::Error(Bytes::from(error.as_json_rpc_error()))
 }
 
@@ -241,10 +243,6 @@ fn cannot_begin(failure: &TaskFailure) -> Answer {
         | TaskFailure::Held(_)
         | TaskFailure::Store(_) => ("store", format!("the task could not be stored: {failure}")),
     };
-    let error = own(category, Outcome::NotExecuted, &text);
+    let error = OwnError::local(category, Outcome::NotExecuted, &text);
     Reply::Result(Bytes::from(error.as_tool_result()))
-}
-
-pub(super) const fn own<'a>(category: &'a str, outcome: Outcome, text: &'a str) -> OwnError<'a> {
-    OwnError { kind: Kind::Local, category, outcome, clock: None, server: None, text }
 }

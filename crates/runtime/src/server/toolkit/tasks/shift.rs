@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::run::own;
 use super::worker::{Desk, Done, text};
 use super::{Inner, TaskPolicy, Tasks, blocking, lock};
+use crate::message::OwnError;
 
 /// The least time between two reports that are stored.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
@@ -169,7 +169,7 @@ impl Shift {
 /// (G8).
 pub(super) fn failure(category: &str, text: &str, writes: bool) -> (String, String) {
     let outcome = if writes { Outcome::Unknown } else { Outcome::NotExecuted };
-    let error = own(category, outcome, text).as_json_rpc_error();
+    let error = OwnError::local(category, outcome, text).as_json_rpc_error();
     let message = message_of(&error);
     (error, message)
 }
