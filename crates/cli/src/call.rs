@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             eprint!("\r\x1b[K");
         }
         let code = print(&ended, limits, counted.iter().count(), args.json)?;
-        client.close(CHILD_GRACE).await?;
+        client.close(CHILD_GRACE).await;
         Ok(code)
     })
 }

@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             ended = over_stdio => ended?,
             () = crate::exit::asked_to_end() => {}
         }
-        route.close(CHILD_GRACE).await?;
+        route.close(CHILD_GRACE).await;
         Ok(ExitCode::SUCCESS)
     })
 }

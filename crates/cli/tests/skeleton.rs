@@ -118,7 +118,7 @@ async fn d_01_stdio_to_serve() {
     let stderr = folder.path().join("stderr");
     let client = over_stdio("serve --stdio", &stderr);
     answers_progresses_and_cancels(&client).await;
-    client.close(Duration::from_secs(60)).await.unwrap();
+    client.close(Duration::from_secs(60)).await;
     assert!(fs::read_to_string(&stderr).unwrap().contains("count_slowly was cancelled"));
 }
 
@@ -161,7 +161,7 @@ async fn d_52_stdio_through_the_gateway_to_stdio() {
     let stderr = folder.path().join("stderr");
     let client = over_stdio(&format!("gateway --stdio --config '{}'", config.display()), &stderr);
     answers_progresses_and_cancels(&client).await;
-    client.close(Duration::from_secs(60)).await.unwrap();
+    client.close(Duration::from_secs(60)).await;
     assert!(fs::read_to_string(&stderr).unwrap().contains("count_slowly was cancelled"));
 }
 
@@ -176,7 +176,7 @@ async fn d_52_stdio_through_the_gateway_to_http() {
         &folder.path().join("gateway"),
     );
     answers_progresses_and_cancels(&client).await;
-    client.close(Duration::from_secs(60)).await.unwrap();
+    client.close(Duration::from_secs(60)).await;
     wait_for(&stderr, "count_slowly was cancelled", &mut server.child);
 }
 
@@ -203,7 +203,7 @@ async fn g3_both_clocks_end_a_call_and_say_which_one() {
             call(&client, &format!(r#"{{"name":"count_slowly","arguments":{arguments}}}"#), options).await;
         assert_eq!(ended.end, End::TimedOut(clock));
     }
-    client.close(Duration::from_secs(60)).await.unwrap();
+    client.close(Duration::from_secs(60)).await;
 }
 
 /// A terminal's Ctrl-C goes to the whole group: the server must not die of it, but hear a cancel.

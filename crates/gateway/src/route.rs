@@ -42,11 +42,8 @@ impl Route {
     }
 
     /// Ends the connection to the server; a child is given `grace` to exit, and then killed.
-    ///
-    /// # Errors
-    /// What the system says of the child.
-    pub async fn close(&self, grace: Duration) -> std::io::Result<()> {
-        self.client.close(grace).await.map(drop)
+    pub async fn close(&self, grace: Duration) {
+        self.client.close(grace).await;
     }
 
     async fn forward(self: Arc<Self>, request: Request, context: Context) -> Answer {

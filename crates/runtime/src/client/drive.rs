@@ -1,72 +1,70 @@
 //! The loop that obeys a [`Requester`]: handle, drain, sleep until the timeout.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::exchange::requester::{End, Input, Output};
-use steadfast_core::exchange::{CancelSignal, Progress, Requester, Spec};
-use tokio::sync::mpsc;
+use steadfast_core::exchange::{Ignored, Progress, Requester, Spec};
 use tokio_util::sync::CancellationToken;
 
-use super::Ended;
+use super::leg::{Detail, Heard, Leg};
 use crate::clock::Clock;
 
-/// Lets the first byte leave. It runs right after the machine was told so, never before.
-pub(super) type Launch = Box<dyn FnOnce() + Send>;
-
-/// One request's way to the peer, as a transport offers it.
-pub(super) struct Leg {
-    /// Gets ready to send without sending: a connection, a place in the writer's queue. An error is why not.
-    pub(super) prepare: Pin<Box<dyn Future<Output = Result<Launch, String>> + Send>>,
-    /// What the peer says about this request; its end is the loss of the transport.
-    pub(super) heard: mpsc::Receiver<Heard>,
-    /// Tells the peer that we gave up. Must not wait.
-    pub(super) signal: Box<dyn FnMut(&CancelSignal) + Send>,
+/// What a request hears before its end.
+pub(super) trait Ears: Send {
+    /// Progress that rises, in order.
+    fn progress(&mut self, progress: Progress);
+    /// A notification that belongs to the request.
+    fn note(&mut self, method: &str, params: &Bytes);
+    /// An event that changed nothing, to be counted.
+    fn ignored(&mut self, what: Ignored);
 }
 
-/// Something the peer said, with a remark where the transport has one.
-#[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) input: Input<Bytes>,
-    /// For the error's text: a status, an exit code.
-    pub(super) remark: Option<String>,
+/// How an exchange ended, and what the transport adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Exchanged {
+    pub(super) end: End<Bytes>,
+    /// Whether bytes may have left: if not, the request was certainly not executed.
+    pub(super) sent: bool,
+    pub(super) detail: Detail,
 }
 
-impl From<Input<Bytes>> for Heard {
-    fn from(input: Input<Bytes>) -> Self {
-        Self { input, remark: None }
-    }
-}
+/// What ends a request from our side, and the reason that the peer is told.
+pub(super) type Switch<'a> = (&'a CancellationToken, Option<&'static str>);
 
 /// Runs one request to its end.
 pub(super) async fn request(
     clock: Clock,
     spec: Spec,
     mut leg: Leg,
-    cancel: CancellationToken,
-    closing: CancellationToken,
-    mut on_progress: Box<dyn FnMut(Progress) + Send>,
-) -> Ended {
+    switches: &[Switch<'_>],
+    ears: &mut dyn Ears,
+) -> Exchanged {
     let mut exchange = Requester::start(clock.now(), spec);
     let mut preparing = true;
-    let mut cancel_seen = false;
-    let mut remark = None;
+    let mut cancelled = false;
+    let mut detail = Detail::default();
     loop {
         let mut end: Option<End<Bytes>> = None;
         while let Some(output) = exchange.poll_output() {
             match output {
-                Output::Progress(progress) => on_progress(progress),
+                Output::Progress(progress) => ears.progress(progress),
                 Output::Signal(signal) => (leg.signal)(&signal),
                 Output::Ended(ended) => end = Some(ended),
-                Output::Ignored(_) => {}
+                Output::Ignored(what) => ears.ignored(what),
             }
         }
         if let Some(end) = end {
-            return Ended { end, sent: exchange.was_sent(), remark };
+            return Exchanged { end, sent: exchange.was_sent(), detail };
         }
         let timeout = exchange.poll_timeout().map(|(at, _)| at);
         let input = tokio::select! {
+            // What the peer said already counts before a timer that rang meanwhile; the machine looks at the time.
+            biased;
+            reason = thrown(switches), if !cancelled => {
+                cancelled = true;
+                Input::Cancel { reason: reason.map(Arc::from) }
+            }
             prepared = &mut leg.prepare, if preparing => {
                 preparing = false;
                 match prepared {
@@ -76,23 +74,31 @@ pub(super) async fn request(
                         if exchange.terminal().is_none() { launch(); }
                         continue
                     }
-                    Err(why) => { remark = Some(why); Input::Lost }
+                    Err(why) => { detail = why; Input::Lost }
                 }
             }
             heard = leg.heard.recv() => match heard {
-                Some(heard) => { remark = heard.remark.or(remark); heard.input }
+                Some(Heard::Input(input, more)) => { detail = more; input }
+                Some(Heard::Note { method, params }) => { ears.note(&method, &params); continue }
                 None => Input::Lost,
             },
-            () = cancel.cancelled(), if !cancel_seen => {
-                cancel_seen = true;
-                Input::Cancel { reason: None }
-            }
-            () = closing.cancelled(), if !cancel_seen => {
-                cancel_seen = true;
-                Input::Cancel { reason: Some("the client is closing".into()) }
-            }
             () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
         };
         exchange.handle(clock.now(), input);
     }
+}
+
+/// Waits until one of them is thrown.
+async fn thrown(switches: &[Switch<'_>]) -> Option<&'static str> {
+    let waiting = switches.iter().map(|(switch, _)| switch.cancelled()).map(Box::pin);
+    let mut waiting: Vec<_> = waiting.collect();
+    std::future::poll_fn(|context| {
+        for (at, one) in waiting.iter_mut().enumerate() {
+            if one.as_mut().poll(context).is_ready() {
+                return std::task::Poll::Ready(switches[at].1);
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
 }

@@ -10,15 +10,16 @@ use hyper::{Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::requester::Input;
-use steadfast_core::exchange::{CancelSignal, Spec};
+use steadfast_core::exchange::{CancelSignal, Reply};
 use steadfast_core::ids::RequestId;
+use steadfast_core::policy::Failure;
 use steadfast_core::sse::{Decoder, Item};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ClientError;
-use super::drive::{Heard, Launch, Leg};
+use super::leg::{Detail, Gone, Heard, Launch, Leg, Outgoing};
 use crate::message::{self, MAX_MESSAGE_BYTES};
 
 /// Events of one request that may wait for its task; the reader of the stream waits beyond that.
@@ -49,11 +50,37 @@ impl Endpoint {
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         Ok(Self { authority: format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)), path })
     }
+}
 
-    pub(super) fn leg(&self, spec: &Spec, method: &str, params: &str) -> Leg {
+/// How one endpoint is spoken to.
+#[derive(Debug)]
+pub(super) struct Connection {
+    endpoint: Endpoint,
+}
+
+impl Connection {
+    /// Every request stands for itself.
+    pub(super) const fn modern(endpoint: Endpoint) -> Self {
+        Self { endpoint }
+    }
+
+    #[allow(clippy::unused_self, reason = "sessions have notifications to send")]
+    pub(super) const fn notify(&self, _method: &str, _params: &str) {}
+
+    #[allow(clippy::unused_self, reason = "sessions have requests to answer")]
+    pub(super) const fn respond(&self, _id: &RequestId, _response: &Reply<Bytes>) {}
+
+    pub(super) async fn gone(&self) -> Gone {
+        std::future::pending().await
+    }
+
+    pub(super) async fn close(&self, _grace: std::time::Duration) {}
+
+    pub(super) fn leg(&self, outgoing: Outgoing<'_>) -> Leg {
+        let Outgoing { spec, method, params, headers: _ } = outgoing;
         let (to_task, heard) = mpsc::channel(EVENT_QUEUE);
         let post = Post {
-            endpoint: self.clone(),
+            endpoint: self.endpoint.clone(),
             id: spec.id.clone(),
             headers: message::mirror_headers(method, params),
             body: Bytes::from(envelope::request(&spec.id, method, params)),
@@ -63,7 +90,13 @@ impl Endpoint {
         let running = Arc::clone(&stream);
         let prepare = async move {
             let connection = connect(&post.endpoint).await.map_err(|error| {
-                format!("no connection to {}: {error}; check that the server runs", post.endpoint.authority)
+                Detail::failed(
+                    Failure::NothingLeft,
+                    format!(
+                        "no connection to {}: {error}; check that the server runs",
+                        post.endpoint.authority
+                    ),
+                )
             })?;
             let launch: Launch = Box::new(move || {
                 let task = AbortOnDropHandle::new(tokio::spawn(post.run(connection, to_task)));
@@ -83,12 +116,12 @@ impl Endpoint {
 }
 
 /// One connection a request: closing it can concern no other (CAN-05), and a modern server keeps no state on it.
-struct Connection {
+struct Wire {
     sender: SendRequest<Full<Bytes>>,
     io: AbortOnDropHandle<()>,
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<Connection, Box<dyn std::error::Error + Send + Sync>> {
+async fn connect(endpoint: &Endpoint) -> Result<Wire, Box<dyn std::error::Error + Send + Sync>> {
     let tcp = TcpStream::connect(&endpoint.authority).await?;
     tcp.set_nodelay(true)?;
     let (sender, io) = hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await?;
@@ -96,7 +129,7 @@ async fn connect(endpoint: &Endpoint) -> Result<Connection, Box<dyn std::error::
         // How the connection ends shows at the request.
         let _ = io.await;
     }));
-    Ok(Connection { sender, io })
+    Ok(Wire { sender, io })
 }
 
 struct Post {
@@ -107,10 +140,10 @@ struct Post {
 }
 
 impl Post {
-    async fn run(self, mut connection: Connection, to_task: mpsc::Sender<Heard>) {
+    async fn run(self, mut connection: Wire, to_task: mpsc::Sender<Heard>) {
         let heard = match self.exchange(&mut connection, &to_task).await {
-            Ok(input) => Heard { input, remark: None },
-            Err(remark) => Heard { input: Input::Lost, remark: Some(remark) },
+            Ok(input) => input.into(),
+            Err(remark) => Detail::failed(Failure::ConnectionLost, remark).lost(),
         };
         let _ = to_task.send(heard).await;
         drop(connection.io);
@@ -119,7 +152,7 @@ impl Post {
     /// Sends the request and reads until its answer; an error says why there is none.
     async fn exchange(
         &self,
-        connection: &mut Connection,
+        connection: &mut Wire,
         to_task: &mpsc::Sender<Heard>,
     ) -> Result<Input<Bytes>, String> {
         let mut request = hyper::Request::post(&self.endpoint.path)

@@ -1,24 +1,32 @@
 //! The client half: one [`Client`] speaks to one server.
 
+#![allow(dead_code, reason = "the seam between requests and transports is ahead of both for a few commits")]
+
 mod drive;
+mod error;
 mod http;
+mod leg;
+mod link;
 mod stdio;
 
 use std::fmt;
-use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::exchange::requester::End;
-use steadfast_core::exchange::{Limits, Operation, Progress, Spec};
-use steadfast_core::hop::{Era, Hop, Transport};
+use steadfast_core::exchange::{Ignored, Limits, Operation, Progress, Spec};
+use steadfast_core::hop::{Era, Hop};
 use steadfast_core::ids::{ProgressToken, RequestId, Tag};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::message;
+use leg::{Inbox, Outgoing};
+use link::Link;
 
+pub use error::{Category, Error};
 pub use http::Endpoint;
 pub use stdio::Command;
 
@@ -29,12 +37,6 @@ pub struct Client {
     link: Link,
     next_id: AtomicI64,
     closing: CancellationToken,
-}
-
-#[derive(Debug)]
-enum Link {
-    Stdio(Box<stdio::Connection>),
-    Http(Endpoint),
 }
 
 /// How one request is treated.
@@ -107,7 +109,8 @@ impl Client {
     /// # Errors
     /// The command cannot be started.
     pub fn spawn(command: &Command) -> Result<Self, ClientError> {
-        Ok(Self::over(Link::Stdio(Box::new(stdio::Connection::spawn(command)?))))
+        let (inbox, _inbound) = Inbox::new();
+        Ok(Self::over(Link::Stdio(Arc::new(stdio::Connection::spawn(command, inbox)?))))
     }
 
     /// Speaks Streamable HTTP to an endpoint. Nothing is sent yet.
@@ -115,7 +118,7 @@ impl Client {
     /// # Errors
     /// The URL is not `http://HOST[:PORT][/PATH]`.
     pub fn http(url: &str) -> Result<Self, ClientError> {
-        Ok(Self::over(Link::Http(Endpoint::parse(url)?)))
+        Ok(Self::over(Link::Http(Arc::new(http::Connection::modern(Endpoint::parse(url)?)))))
     }
 
     fn over(link: Link) -> Self {
@@ -142,43 +145,42 @@ impl Client {
         let id = RequestId::from(serial);
         let token = on_progress.is_some().then(|| token_of(serial));
         let params = message::params_with_meta(params, token.as_ref()).map_err(|_| ClientError::Params)?;
-        let transport = match self.link {
-            Link::Stdio(_) => Transport::Stdio,
-            Link::Http(_) => Transport::Http,
-        };
         let spec = Spec {
             id,
             operation: Operation::of_method(method),
-            hop: Hop { transport, era: Era::Modern },
+            hop: Hop { transport: self.link.transport(), era: Era::Modern },
             limits,
             token,
             progress_interval,
         };
-        let leg = match &self.link {
-            Link::Stdio(connection) => connection.leg(&spec, method, &params),
-            Link::Http(endpoint) => endpoint.leg(&spec, method, &params),
-        };
-        let on_progress = on_progress.unwrap_or_else(|| Box::new(|_| {}));
+        let leg = self.link.leg(Outgoing { spec: &spec, method, params: &params, headers: Vec::new() });
         let id = spec.id.clone();
-        let ended = drive::request(self.clock, spec, leg, cancel, self.closing.clone(), on_progress).await;
-        if let Link::Stdio(connection) = &self.link {
-            connection.forget(&id);
-        }
-        Ok(ended)
+        let switches = [(&cancel, None), (&self.closing, Some("the client is closing"))];
+        let mut ears = Callback(on_progress.unwrap_or_else(|| Box::new(|_| {})));
+        let ended = drive::request(self.clock, spec, leg, &switches, &mut ears).await;
+        self.link.forget(&id);
+        Ok(Ended { end: ended.end, sent: ended.sent, remark: ended.detail.remark })
     }
 
     /// Ends the connection: what is still queued is written, a child's stdin is closed, it is given `grace` to exit,
     /// and then killed. Requests that are still running are cancelled, and the server is told so.
-    ///
-    /// # Errors
-    /// What the system says of the child, if it cannot be waited for.
-    pub async fn close(&self, grace: Duration) -> std::io::Result<Option<ExitStatus>> {
+    pub async fn close(&self, grace: Duration) {
         self.closing.cancel();
-        match &self.link {
-            Link::Stdio(connection) => connection.close(grace).await.map(Some),
-            Link::Http(_) => Ok(None),
-        }
+        self.link.close(grace).await;
     }
+}
+
+/// Hands on progress alone.
+struct Callback(Box<dyn FnMut(Progress) + Send>);
+
+impl drive::Ears for Callback {
+    fn progress(&mut self, progress: Progress) {
+        (self.0)(progress);
+    }
+
+    fn note(&mut self, _method: &str, _params: &Bytes) {}
+
+    fn ignored(&mut self, _what: Ignored) {}
 }
 
 /// The progress token of a request; its number leads back to it.

@@ -2,23 +2,25 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::requester::Input;
-use steadfast_core::exchange::{CancelSignal, InFlight, Spec};
+use steadfast_core::exchange::{CancelSignal, InFlight, Reply};
 use steadfast_core::hop::Hop;
 use steadfast_core::ids::RequestId;
+use steadfast_core::policy::Failure;
 use steadfast_core::stdio::Line;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::ClientError;
-use super::drive::{Heard, Launch, Leg};
+use super::leg::{Detail, Gone, Heard, Inbound, Inbox, Launch, Leg, Outgoing};
 use crate::message::MAX_MESSAGE_BYTES;
 use crate::{lines, message};
 
@@ -50,10 +52,11 @@ pub(super) struct Connection {
     /// the last sender the child's stdin closes.
     writer: Writer,
     table: Table,
+    ended: CancellationToken,
 }
 
 impl Connection {
-    pub(super) fn spawn(command: &Command) -> Result<Self, ClientError> {
+    pub(super) fn spawn(command: &Command, inbox: Inbox) -> Result<Self, ClientError> {
         let mut start = tokio::process::Command::new(&command.program);
         start.args(&command.args).envs(command.env.iter().map(|(name, value)| (name, value)));
         if let Some(cwd) = &command.cwd {
@@ -73,11 +76,13 @@ impl Connection {
         let table = Table::new(Mutex::new(InFlight::new(Hop::ALL[0])));
         tokio::spawn(write(stdin, lines));
         let writer = Writer::new(Mutex::new(Some(writer)));
-        tokio::spawn(read(stdout, Arc::clone(&table), Arc::clone(&writer)));
-        Ok(Self { child: child.into(), writer, table })
+        let ended = CancellationToken::new();
+        tokio::spawn(read(stdout, Arc::clone(&table), Arc::clone(&writer), inbox, ended.clone()));
+        Ok(Self { child: child.into(), writer, table, ended })
     }
 
-    pub(super) fn leg(&self, spec: &Spec, method: &str, params: &str) -> Leg {
+    pub(super) fn leg(&self, outgoing: Outgoing<'_>) -> Leg {
+        let Outgoing { spec, method, params, headers: _ } = outgoing;
         let line = Bytes::from(envelope::request(&spec.id, method, params) + "\n");
         let (to_task, heard) = mpsc::channel(EVENT_QUEUE + 1);
         // Our ids come from a counter, so the id is free; were it not, the request would end as lost.
@@ -85,7 +90,7 @@ impl Connection {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let for_signal = writer.clone();
         let prepare = async move {
-            let closed = || "the server's stdin is closed".to_owned();
+            let closed = || Detail::failed(Failure::NothingLeft, "the server's stdin is closed");
             let place = writer.ok_or_else(closed)?.reserve_owned().await.map_err(|_| closed())?;
             let launch: Launch = Box::new(move || {
                 place.send(line);
@@ -111,14 +116,34 @@ impl Connection {
         lock(&self.table).release(id);
     }
 
-    pub(super) async fn close(&self, grace: Duration) -> std::io::Result<ExitStatus> {
+    pub(super) fn notify(&self, method: &str, params: &str) {
+        self.write(Bytes::from(envelope::notification(method, params) + "\n"));
+    }
+
+    pub(super) fn respond(&self, id: &RequestId, response: &Reply<Bytes>) {
+        let mut line = message::response(Some(id), response).to_vec();
+        line.push(b'\n');
+        self.write(line.into());
+    }
+
+    fn write(&self, line: Bytes) {
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            tokio::spawn(async move { writer.send(line).await });
+        }
+    }
+
+    pub(super) async fn gone(&self) -> Gone {
+        self.ended.cancelled().await;
+        Gone { why: "the server closed its stdout".to_owned(), by_us: false }
+    }
+
+    pub(super) async fn close(&self, grace: Duration) {
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut child = self.child.lock().await;
-        if let Ok(status) = tokio::time::timeout(grace, child.wait()).await {
-            return status;
+        if tokio::time::timeout(grace, child.wait()).await.is_err() {
+            let _ = child.start_kill();
+            let _ = child.wait().await;
         }
-        child.start_kill()?;
-        child.wait().await
     }
 }
 
@@ -132,11 +157,11 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Bytes>) {
 }
 
 /// Reads until the child closes its stdout, then lets every pending request end as lost, once (I-26).
-async fn read(stdout: ChildStdout, table: Table, writer: Writer) {
+async fn read(stdout: ChildStdout, table: Table, writer: Writer, inbox: Inbox, ended: CancellationToken) {
     let mut lines = lines::Reader::new(stdout, MAX_MESSAGE_BYTES);
     while let Ok(Some(line)) = lines.next().await {
         match line {
-            Line::Message(line) => hear(&table, &line),
+            Line::Message(line) => hear(&table, &line, &inbox),
             // What is no message concerns no request; an unanswered one reaches its own limits.
             Line::Noise(_) | Line::Blank | Line::TooLong { .. } | Line::Unfinished { .. } => {}
         }
@@ -144,10 +169,11 @@ async fn read(stdout: ChildStdout, table: Table, writer: Writer) {
     // A leg enters the table before it takes the writer, so in this order none is left waiting in between.
     drop(writer.lock().unwrap_or_else(PoisonError::into_inner).take());
     drop(lock(&table).drain());
+    ended.cancel();
 }
 
 /// Hands a message to the request it is for. Never waits: one slow request must not hold up the others (F014).
-fn hear(table: &Table, line: &[u8]) {
+fn hear(table: &Table, line: &[u8], inbox: &Inbox) {
     match envelope::parse(line) {
         // Of two answers the first counts; after it the id leads nowhere. One place is kept for it.
         Ok(Message::Response { id: Some(id), reply }) => {
@@ -164,10 +190,21 @@ fn hear(table: &Table, line: &[u8]) {
                 let _ = to_task.try_send(Input::Progress(token, progress).into());
             }
         }
-        // Errors without an id cannot be given to a request of this connection (MSG-10); nothing else is expected.
-        Ok(Message::Response { id: None, .. } | Message::Request { .. } | Message::Notification { .. })
-        | Err(_) => {}
+        // An error without an id cannot be given to a request of this connection (MSG-10).
+        Ok(Message::Response { id: None, .. }) => drop(inbox.put(Inbound::Stray { id: None })),
+        Ok(Message::Request { id, method, params }) => {
+            let (method, params) = (method.into_owned(), bytes_of(params));
+            inbox.put(Inbound::Request { id, method, params, during: None });
+        }
+        Ok(Message::Notification { method, params }) => {
+            inbox.put(Inbound::Notification { method: method.into_owned(), params: bytes_of(params) });
+        }
+        Err(error) => drop(inbox.put(Inbound::Noise { what: error.to_string() })),
     }
+}
+
+fn bytes_of(params: Option<&serde_json::value::RawValue>) -> Bytes {
+    Bytes::copy_from_slice(params.map_or("{}", serde_json::value::RawValue::get).as_bytes())
 }
 
 fn lock(table: &Table) -> std::sync::MutexGuard<'_, InFlight<mpsc::Sender<Heard>>> {
