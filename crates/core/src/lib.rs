@@ -2,7 +2,8 @@
 //!
 //! # Reading order
 //! [`time`], [`ids`] and [`error`] are the words. [`envelope`] and [`ijson`] read what came over the wire.
-//! [`exchange`] is the life of one request on one hop; [`policy`] says what may be repeated and when;
+//! [`exchange`] is the life of one request on one hop; [`policy`] says what may be repeated and when, [`call`] is one
+//! call over many exchanges, [`era`] which half of the protocol's history a server speaks;
 //! [`ledger`] and [`fingerprint`] say what a key means. [`sse`], [`stdio`] are the codecs and the bounded
 //! queue; [`subscription`] and [`task`] the long lives; [`review`] judges a description of an operation by
 //! the same tables.
@@ -17,7 +18,9 @@
 
 extern crate alloc;
 
+pub mod call;
 pub mod envelope;
+pub mod era;
 pub mod error;
 pub mod exchange;
 pub mod fingerprint;

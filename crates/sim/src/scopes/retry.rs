@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use steadfast_core::call::{Attempts, Failed, Policy};
 use steadfast_core::policy::Backoff;
-use steadfast_core::policy::classify::{Failure, RetryClass, Situation, Stop, Verdict, verdict};
+use steadfast_core::policy::classify::{Failure, RetryClass, Stop, Verdict, verdict};
 use steadfast_core::time::{Instant, Now};
 
 use super::Scope;
@@ -45,15 +46,16 @@ const ESTIMATE: Duration = Duration::from_millis(100);
 struct World {
     class: RetryClass,
     now: Instant,
-    attempts: u32,
-    doubtful: bool,
-    mended: bool,
+    attempts: Attempts,
     gave_up: bool,
 }
 
 impl World {
-    const fn new(class: RetryClass) -> Self {
-        Self { class, now: Instant::ZERO, attempts: 0, doubtful: false, mended: false, gave_up: false }
+    fn new(class: RetryClass) -> Self {
+        let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+        let policy = Policy { max_attempts: MAX_ATTEMPTS, backoff: backoff.unwrap_or(Backoff::RECONNECT) };
+        let attempts = Attempts::new(class, policy, 7, DEADLINE);
+        Self { class, now: Instant::ZERO, attempts, gave_up: false }
     }
 
     fn play(mut self, run: &mut Run<'_>) {
@@ -73,11 +75,10 @@ impl World {
 
     /// One attempt and what follows from it: `None` to go on.
     fn attempt(&mut self, run: &mut Run<'_>) -> Option<Option<Stop>> {
-        self.attempts += 1;
-        let number = self.attempts;
+        let number = self.attempts.begin();
         let id = planted::id_of_attempt(run.bug(), number);
         self.see(run, Call::Attempt { number, id: Id::Integer(id), token: Id::Integer(id) });
-        run.visit(&(self.now, self.attempts, self.doubtful, self.mended, self.gave_up));
+        run.visit(&(self.now, &self.attempts, self.gave_up));
         let (fate, sent, retry_after) = FATES[run.choose(FATES.len())];
         if sent {
             self.see(run, Call::Left);
@@ -93,29 +94,13 @@ impl World {
         };
         let retry_after_ms = retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         self.see(run, Call::Failed { failure, retry_after_ms });
-        let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-        let situation = Situation {
-            class: self.class,
-            failure,
-            sent,
-            doubtful: self.doubtful,
-            cancelled: self.gave_up,
-            mended: self.mended,
-            attempts: self.attempts,
-            max_attempts: MAX_ATTEMPTS,
-            backoff: backoff.map_or(Duration::ZERO, |backoff| backoff.delay(7, self.attempts - 1)),
-            retry_after,
-            estimate: ESTIMATE,
-            now: self.now,
-            deadline: DEADLINE,
-        };
-        self.doubtful |= failure.outcome(sent) == steadfast_core::error::Outcome::Unknown;
-        match verdict(&planted::situation(run.bug(), situation)) {
+        let failed = Failed { failure, sent, retry_after, cancelled: self.gave_up, estimate: ESTIMATE };
+        let now = Now { mono: self.now, wall: Default::default() };
+        let decided = verdict(&planted::situation(run.bug(), self.attempts.situation(now, &failed)));
+        self.attempts.note(&failed, decided);
+        match decided {
             Verdict::Stop(stop) => Some(Some(stop)),
-            Verdict::Mend => {
-                self.mended = true;
-                None
-            }
+            Verdict::Mend => None,
             Verdict::Retry { after } => self.wait(after, run),
         }
     }
