@@ -7,6 +7,8 @@ pub mod client;
 pub mod clock;
 mod lines;
 pub mod message;
+mod percent;
+mod schema;
 pub mod server;
 
 pub use steadfast_core as core;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steadfast_core::hop::Revision;
 
-use super::schema::Schema;
+use crate::schema::Schema;
 use crate::server::Caller;
 
 /// Something to ask the user, the model behind the client, or the client itself.

@@ -12,6 +12,7 @@ use super::catalog::{Audience, Definition};
 use super::dialogue::Dialogue;
 use super::failure::Failure;
 use super::tool::DefinitionError;
+use crate::percent;
 use crate::server::Caller;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<Contents>, Failure>> + Send>>;
@@ -205,7 +206,7 @@ impl Shape {
                     if value.is_empty() {
                         return None;
                     }
-                    variables.insert(name.clone(), percent_decode(value)?);
+                    variables.insert(name.clone(), percent::decode(value)?);
                     rest = after;
                 }
             }
@@ -227,24 +228,6 @@ impl Definition for Shape {
         let Template { pattern, name, description, mime_type, .. } = &self.template;
         json!({ "uriTemplate": pattern, "name": name, "description": description, "mimeType": mime_type })
     }
-}
-
-/// The text that a value of a URI stands for; `None` if it stands for none.
-pub(super) fn percent_decode(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = rest.split_first_chunk::<2>()?;
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push((digit(digits[0])? << 4) | digit(digits[1])?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn parts_of(pattern: &str) -> Option<Vec<Part>> {

@@ -18,11 +18,11 @@ use super::lists::refuse;
 use super::prompts::{Message, PromptArguments};
 use super::resources::Contents;
 use super::rounds::Rounds;
-use super::schema;
 use super::sealed::Origin;
 use super::service::Inner;
 use super::tasks::{Done, TaskPolicy, TaskSupport, Worker, Workshop};
 use super::tool::Published;
+use crate::schema;
 use crate::server::{Answer, Caller, Context, Request};
 
 /// What one call needs, apart from who asks for it.

@@ -16,10 +16,11 @@ use super::call::Call;
 use super::catalog::{Audience, Definition};
 use super::content::ToolResult;
 use super::failure::Failure;
-use super::mirror::{self, Mirror};
+use super::mirror;
 use super::questions::Question;
-use super::schema::Schema;
 use super::tasks::TaskPolicy;
+use crate::schema::Schema;
+use crate::schema::mirror::{self as marks, Mirror};
 use crate::server::Caller;
 
 type Handled = Pin<Box<dyn Future<Output = Result<ToolResult, Failure>> + Send>>;
@@ -174,7 +175,7 @@ impl Tool {
         for (argument, header) in &self.headers {
             mirror::annotate(&mut input, argument, header)?;
         }
-        let mirrors = mirror::of(&input)?;
+        let mirrors = marks::of(&input)?;
         let input = Schema::of_input(input).map_err(|error| error.to_string())?;
         let output = self.output.clone().map(Schema::new).transpose().map_err(|error| error.to_string())?;
         Ok(Published {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
-use super::resources::percent_decode;
+use crate::percent;
 
 /// The most nodes of a schema.
 const MAX_NODES: usize = 2_000;
@@ -193,7 +193,7 @@ fn schemas_in(members: &Map<String, Value>) -> impl Iterator<Item = &Value> {
 }
 
 fn resolve<'a>(root: &'a Value, anchors: &Anchors<'a>, to: &str) -> Result<&'a Value, Unbounded> {
-    let fragment = to.strip_prefix('#').and_then(percent_decode);
+    let fragment = to.strip_prefix('#').and_then(percent::decode);
     let found = fragment.and_then(|fragment| match fragment.as_str() {
         pointer if pointer.is_empty() || pointer.starts_with('/') => root.pointer(pointer),
         anchor => anchors.get(anchor).copied(),

@@ -3,13 +3,16 @@
 //! Supported is the dialect 2020-12, which an absent `$schema` means (VAL-01..03). Nothing is fetched (VAL-04): a
 //! `$ref` out of the document makes the schema unusable, not permissive (VAL-07). Patterns run in linear time (F097).
 
+mod cost;
+pub(crate) mod mirror;
+
 use std::fmt;
 use std::sync::Arc;
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use super::cost::{Cost, MAX_LEVELS, Unbounded};
+use cost::{Cost, MAX_LEVELS, Unbounded};
 
 /// How many checks one flat object may meet (VAL-08).
 const MAX_CHECKS: u64 = 20_000;
@@ -20,7 +23,7 @@ const MAX_NESTED: u64 = 1_000;
 /// Up to how many checks are done on the thread that reads: a fraction of a millisecond.
 const INLINE_WORK: u64 = 10_000;
 /// How many values the arguments of one call may hold.
-pub(super) const MAX_VALUES: usize = 500_000;
+pub(crate) const MAX_VALUES: usize = 500_000;
 /// How many faults are told at most.
 const MAX_FAULTS: usize = 10;
 
@@ -98,7 +101,7 @@ impl Schema {
     }
 
     /// Whether all that it describes are objects.
-    pub(super) fn is_of_objects(&self) -> bool {
+    pub(crate) fn is_of_objects(&self) -> bool {
         self.json.get("type").and_then(Value::as_str) == Some("object")
     }
 
@@ -145,7 +148,7 @@ impl Schema {
 }
 
 /// Checks a value and gives it back; a costly one on a thread of its own, so that nobody else waits for it (F097).
-pub(super) async fn checked(schema: &Arc<Schema>, value: Value) -> Result<Value, String> {
+pub(crate) async fn checked(schema: &Arc<Schema>, value: Value) -> Result<Value, String> {
     if schema.work(&value)? <= INLINE_WORK {
         return schema.check(&value).map(|()| value);
     }
@@ -155,7 +158,7 @@ pub(super) async fn checked(schema: &Arc<Schema>, value: Value) -> Result<Value,
 }
 
 /// Whether a JSON text holds no more values than may be read into memory: each takes many times its text.
-pub(super) fn is_bounded(json: &str) -> bool {
+pub(crate) fn is_bounded(json: &str) -> bool {
     if json.len() <= MAX_VALUES {
         return true;
     }
