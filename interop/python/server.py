@@ -1,0 +1,108 @@
+"""A server written with the official Python SDK: server.py (--stdio | --http). It speaks both eras, as its SDK always does.
+
+Its tools are those of `shop` that interop/run-servers needs, and `open_till`, which adds another tool.
+"""
+
+import json
+import socket
+import sys
+from typing import Annotated, Literal
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
+from pydantic import BaseModel
+
+WIDGETS = "inventory://widget"
+
+mcp = MCPServer("interop-python", version="1.0.0")
+stock = 1000
+tills = 0
+subscribed = False
+
+
+@mcp.tool()
+def echo(word: str = "", n: int = 0, mark: str = "") -> str:
+    return json.dumps({"word": word, "n": n, "mark": mark}, ensure_ascii=False)
+
+
+@mcp.tool()
+async def count_slowly(steps: int, step_ms: int, ctx: Context) -> str:
+    done = 0
+    try:
+        while done < steps:
+            await anyio.sleep(step_ms / 1000)
+            done += 1
+            await ctx.report_progress(done, steps)
+    except anyio.get_cancelled_exc_class():
+        print(f"count_slowly was cancelled after {done} of {steps} steps", file=sys.stderr, flush=True)
+        raise
+    return f"{steps} steps done"
+
+
+@mcp.tool()
+async def fail_in(kind: Literal["never"]) -> str:
+    try:
+        await anyio.sleep_forever()
+    except anyio.get_cancelled_exc_class():
+        print("fail_in was cancelled", file=sys.stderr, flush=True)
+        raise
+
+
+@mcp.resource(WIDGETS)
+def widget() -> str:
+    return f"{stock} available"
+
+
+@mcp.tool()
+async def reserve_inventory(sku: Literal["widget"], quantity: int, tenant: str, ctx: Context) -> str:
+    global stock
+    stock -= quantity
+    # Each reaches the clients of one era only.
+    await ctx.notify_resource_updated(WIDGETS)
+    if subscribed:
+        await ctx.session.send_resource_updated(WIDGETS)
+    return f"{stock} available"
+
+
+@mcp.tool()
+async def open_till(ctx: Context) -> str:
+    global tills
+    tills += 1
+    mcp.add_tool(lambda: "open", name=f"till_{tills}", description="A till.")
+    await ctx.notify_tools_changed()
+    await ctx.session.send_tool_list_changed()
+    return f"till_{tills}"
+
+
+class Name(BaseModel):
+    name: str
+
+
+async def question() -> Elicit[Name]:
+    return Elicit("What is your name?", Name)
+
+
+@mcp.tool()
+async def ask_name(answer: Annotated[ElicitationResult[Name], Resolve(question)]) -> str:
+    return f"Hello, {answer.data.name}." if isinstance(answer, AcceptedElicitation) else "Hello, nobody."
+
+
+async def subscribe(ctx, params):
+    global subscribed
+    subscribed = ctx.method == "resources/subscribe"
+    return types.EmptyResult()
+
+
+# MCPServer itself has no way to serve the subscriptions of the legacy era.
+mcp._lowlevel_server.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
+mcp._lowlevel_server.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, subscribe)
+
+if "--stdio" in sys.argv:
+    mcp.run()
+else:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(mcp.streamable_http_app(), log_level="warning"))
+    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+    server.run(sockets=[listener])
