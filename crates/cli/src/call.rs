@@ -4,11 +4,10 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast::client::{Client, Command, Ended, RequestOptions};
-use steadfast::core::exchange::requester::End;
-use steadfast::core::exchange::{Clock, Limits, Progress, Reply};
+use steadfast::client::{Answered, CallOptions, Category, Client, Command, Config, Error};
+use steadfast::core::error;
+use steadfast::core::exchange::{Clock, Limits, Progress};
 use steadfast::core::ijson::Document;
 use steadfast::core::object::{self, Members};
 use steadfast::core::units;
@@ -66,23 +65,21 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut params = Members::default();
     params.set("name", object::string(tool));
     params.set("arguments", arguments);
-    if let Some(key) = &args.key {
-        params.set("_meta", json!({ "steadfast/idempotencyKey": key }).to_string());
-    }
     let params = params.to_json();
     crate::exit::run_async(async {
         let client = match (url, args.command.split_first()) {
-            (Some(url), _) => Client::http(url)?,
-            (None, Some((program, rest))) => Client::spawn(&Command {
+            (Some(url), _) => Client::of_url(url)?,
+            (None, Some((program, rest))) => Client::of_command(Command {
                 program: program.into(),
                 args: rest.iter().map(Into::into).collect(),
                 env: Vec::new(),
                 cwd: None,
-            })?,
+            }),
             (None, None) => {
                 return Err(Failure::new(Code::Usage, "no server is named; give a URL or -- COMMAND"));
             }
         };
+        let client = client.config(Config { limits, ..Config::default() }).build();
         let cancel = CancellationToken::new();
         let on_ctrl_c = cancel.clone();
         tokio::spawn(async move {
@@ -92,8 +89,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         });
         let shown = std::io::stderr().is_terminal() && !args.json;
         let (count, counted) = std::sync::mpsc::channel();
-        let options = RequestOptions {
-            limits,
+        let options = CallOptions {
+            key: args.key.clone(),
             on_progress: Some(Box::new(move |progress| {
                 if shown {
                     show(&progress);
@@ -101,13 +98,15 @@ pub(crate) fn run(args: Args) -> Outcome {
                 let _ = count.send(());
             })),
             cancel,
-            ..RequestOptions::default()
+            ..CallOptions::default()
         };
-        let ended = client.request("tools/call", &params, options).await?;
+        let ended = client.request("tools/call", &params, options).await;
         if shown {
             eprint!("\r\x1b[K");
         }
-        let code = print(&ended, limits, counted.iter().count(), args.json)?;
+        let call_id = ended.as_ref().map_or_else(Error::call_id, |answered| &answered.call_id).to_owned();
+        let sent = client.records(&call_id).iter().any(|record| record.sent);
+        let code = print(&ended, sent, counted.try_iter().count(), args.json)?;
         client.close(CHILD_GRACE).await;
         Ok(code)
     })
@@ -123,32 +122,32 @@ fn show(progress: &Progress) {
     let _ = stderr.flush();
 }
 
-fn print(ended: &Ended, limits: Limits, progress_events: usize, as_json: bool) -> Outcome {
-    let (word, code) = match &ended.end {
-        End::Answered(reply) => classify(reply),
-        End::Cancelled => ("cancelled", Some(Code::Cancelled)),
-        End::TimedOut(clock) if ended.sent => (timed_out(clock.as_str()), Some(Code::TimedOut)),
-        End::TimedOut(_) => ("not_executed", Some(Code::NotExecuted)),
-        End::Lost | End::CancelledByPeer if ended.sent => ("unknown", Some(Code::Unknown)),
-        End::Lost | End::CancelledByPeer => ("not_executed", Some(Code::NotExecuted)),
+fn print(ended: &Result<Answered, Error>, sent: bool, progress_events: usize, as_json: bool) -> Outcome {
+    let answer: Option<Value> = match ended {
+        Ok(answered) => serde_json::from_slice(&answered.result).ok(),
+        Err(Error::Protocol { raw, .. }) => serde_json::from_str(raw).ok(),
+        Err(Error::Transport { .. } | Error::Local { .. }) => None,
     };
-    let answer: Option<Value> = match &ended.end {
-        End::Answered(Reply::Result(raw) | Reply::Error(raw)) => serde_json::from_slice(raw).ok(),
-        End::Cancelled | End::CancelledByPeer | End::TimedOut(_) | End::Lost => None,
+    let (word, code) = match ended {
+        Ok(_) if answer.as_ref().is_some_and(|answer| answer["isError"] == true) => {
+            ("tool_error", Some(Code::Negative))
+        }
+        Ok(_) => ("completed", None),
+        Err(error) => classify(error),
     };
     let mut stdout = std::io::stdout().lock();
     if as_json {
         let report = json!({
             "terminal": word,
-            "sent": ended.sent,
+            "sent": sent,
             "progress_events": progress_events,
-            "remark": ended.remark,
+            "remark": ended.as_ref().err().map(ToString::to_string),
             "answer": answer,
         });
         writeln!(stdout, "{report}")?;
     } else {
-        match answer {
-            Some(answer) => {
+        match (ended, answer) {
+            (Ok(_) | Err(Error::Protocol { .. }), Some(answer)) => {
                 for text in
                     answer["content"].as_array().into_iter().flatten().filter_map(|c| c["text"].as_str())
                 {
@@ -158,56 +157,25 @@ fn print(ended: &Ended, limits: Limits, progress_events: usize, as_json: bool) -
                     writeln!(stdout, "{answer}")?;
                 }
             }
-            None => eprintln!("steadfast: {}", told(ended, limits)),
+            (Err(error), _) => eprintln!("steadfast: {error}"),
+            (Ok(_), None) => {}
         }
     }
     Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// How a call without an answer ended, what is known of its effect, and what to do.
-fn told(ended: &Ended, limits: Limits) -> String {
-    let what = match &ended.end {
-        End::Cancelled => "the call was cancelled".to_owned(),
-        End::TimedOut(Clock::Idle) => {
-            format!("the server was silent for {:?}, the limit set by --idle", limits.idle())
-        }
-        End::TimedOut(Clock::Maximum) => {
-            format!("the call took {:?}, the limit set by --max", limits.maximum())
-        }
-        End::Lost | End::CancelledByPeer | End::Answered(_) => {
-            ended.remark.clone().unwrap_or_else(|| "the server went away before its answer".to_owned())
-        }
-    };
-    let effect = if ended.sent {
-        "it may have been executed, so look before you repeat it"
-    } else {
-        "nothing was sent, so nothing was executed"
-    };
-    format!("{what}; {effect}")
-}
-
-/// What an answer says: also that a gateway on the way could not get one, and what is known then (ruling 9).
-fn classify(reply: &Reply<Bytes>) -> (&'static str, Option<Code>) {
-    let (raw, holder) = match reply {
-        Reply::Result(raw) => (raw, "_meta"),
-        Reply::Error(raw) => (raw, "data"),
-    };
-    let value: Value = serde_json::from_slice(raw).unwrap_or_default();
-    let own = &value[holder]["steadfast/error"];
-    match (own["category"].as_str(), own["outcome"].as_str()) {
-        (_, Some("not_executed")) => ("not_executed", Some(Code::NotExecuted)),
-        (Some("deadline"), Some("unknown")) => {
-            (timed_out(own["clock"].as_str().unwrap_or_default()), Some(Code::TimedOut))
-        }
-        (_, Some("unknown")) => ("unknown", Some(Code::Unknown)),
-        _ => match reply {
-            Reply::Result(_) if value["isError"] == true => ("tool_error", Some(Code::Negative)),
-            Reply::Result(_) => ("completed", None),
-            Reply::Error(_) => ("failed", Some(Code::Protocol)),
+/// How a call without a result ended, in a word, and the exit code.
+const fn classify(error: &Error) -> (&'static str, Option<Code>) {
+    match error {
+        Error::Protocol { .. } => ("failed", Some(Code::Protocol)),
+        Error::Local { category: Category::ClientCancelled, .. } => ("cancelled", Some(Code::Cancelled)),
+        Error::Local { clock: Some(clock), outcome: error::Outcome::Unknown, .. } => match clock {
+            Clock::Idle => ("timed_out_idle", Some(Code::TimedOut)),
+            Clock::Maximum => ("timed_out_max", Some(Code::TimedOut)),
+        },
+        Error::Transport { outcome, .. } | Error::Local { outcome, .. } => match outcome {
+            error::Outcome::NotExecuted => ("not_executed", Some(Code::NotExecuted)),
+            error::Outcome::Executed | error::Outcome::Unknown => ("unknown", Some(Code::Unknown)),
         },
     }
-}
-
-fn timed_out(clock: &str) -> &'static str {
-    if clock == "idle" { "timed_out_idle" } else { "timed_out_max" }
 }

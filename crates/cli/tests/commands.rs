@@ -184,7 +184,7 @@ fn errors_are_one_sentence_and_have_their_exit_code() {
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", "[]"], 2, "JSON object"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":1,"a":2}"#], 2, "occurs twice"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":9007199254740993}"#], 2, "/a"),
-        (vec!["call", "echo", "{}", "--", "/no/such/program"], 2, "/no/such/program"),
+        (vec!["call", "echo", "{}", "--", "/no/such/program"], 4, "/no/such/program"),
         (vec!["gateway", "--config", "/no/such/file.toml", "--stdio"], 2, "/no/such/file.toml"),
         (vec!["gateway", "--config", bad, "--stdio"], 2, "colour"),
         (vec!["review", "/no/such/file.toml"], 2, "/no/such/file.toml"),

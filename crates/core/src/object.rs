@@ -61,6 +61,11 @@ impl<'a> Members<'a> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
+    /// All members: name and JSON text, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
+    }
+
     /// A member that is a string.
     pub fn get_str(&self, name: &str) -> Option<String> {
         serde_json::from_str(self.get(name)?).ok()

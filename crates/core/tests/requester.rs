@@ -287,3 +287,26 @@ fn g5_held_back_progress_that_is_due_is_not_handed_on_after_the_cancel() {
     let outputs = at(&mut exchange, 105, cancel());
     assert!(!outputs.iter().any(|output| matches!(output, Output::Progress(_))), "{outputs:?}");
 }
+
+// shows: TMO-09
+#[test]
+fn ruling_18_the_time_of_a_person_is_in_neither_clock() {
+    let mut exchange = sent(spec(STDIO));
+    assert_eq!(at(&mut exchange, 400, Input::Held), []);
+    assert_eq!(exchange.poll_timeout(), None);
+    assert_eq!(tick(&mut exchange, 60_000), []);
+    // Progress meanwhile is a sign of life, and lengthens nothing but the idle clock.
+    assert!(matches!(at(&mut exchange, 60_000, progress(1.0))[..], [Output::Progress(_)]));
+    assert_eq!(at(&mut exchange, 100_000, Input::Released), []);
+    let idle = (Instant::from_millis(100_500), TimerKind::Limit(Clock::Idle));
+    assert_eq!(exchange.poll_timeout(), Some(idle));
+    for (millis, value) in [(100_400, 2.0), (100_800, 3.0), (101_200, 4.0), (101_500, 5.0)] {
+        assert!(matches!(at(&mut exchange, millis, progress(value))[..], [Output::Progress(_)]));
+    }
+    // 400 ms before the question, 1,600 ms after it.
+    assert_eq!(tick(&mut exchange, 101_599), []);
+    assert_eq!(tick(&mut exchange, 101_600).len(), 2);
+    assert_eq!(exchange.terminal(), Some(Terminal::TimedOut(Clock::Maximum)));
+    // An answer to a question of an ended request moves nothing.
+    assert_eq!(at(&mut exchange, 101_700, Input::Released), []);
+}

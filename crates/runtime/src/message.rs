@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steadfast_core::envelope::{self, Message, Params};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::{Clock, Reply};
-use steadfast_core::hop::Revision;
+use steadfast_core::hop::{Era, Revision};
 use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::object::{self, Members, NotAnObject};
 
@@ -17,6 +17,9 @@ pub const MODERN_VERSION: &str = Revision::V2026_07_28.as_str();
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The `_meta` key of the client's capabilities.
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The `_meta` key of an idempotency key (product.md).
+pub const META_KEY: &str = "steadfast/idempotencyKey";
+const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
 /// The largest message taken from a peer, in bytes.
@@ -25,30 +28,114 @@ pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// The code of errors made here: outside -32768…-32000, so that nobody takes it for the peer's (ERR-06, ERR-08).
 pub const OWN_ERROR_CODE: i64 = -31_000;
 
+/// What `_meta` says of one request on one hop.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata<'a> {
+    /// The revision spoken; of a legacy one `_meta` says nothing.
+    pub revision: Revision,
+    /// The client's capabilities, one JSON object; members that the params bring along win (CAP-20).
+    pub capabilities: &'a str,
+    /// The progress token, if progress is asked for.
+    pub token: Option<&'a ProgressToken>,
+    /// The idempotency key, where it travels in `_meta`.
+    pub key: Option<&'a str>,
+    /// `traceparent`.
+    pub trace_parent: Option<&'a str>,
+    /// `io.modelcontextprotocol/logLevel`.
+    pub log_level: Option<&'a str>,
+}
+
+impl Metadata<'_> {
+    /// A modern request of a client that can do nothing beyond it.
+    pub const NONE: Self = Self {
+        revision: Revision::V2026_07_28,
+        capabilities: "{}",
+        token: None,
+        key: None,
+        trace_parent: None,
+        log_level: None,
+    };
+}
+
 /// `params` as they leave on a new hop: version, capabilities and progress token are this hop's own, every other
 /// member and `_meta` key keeps its bytes.
 ///
 /// # Errors
 /// `params`, or its `_meta`, is not a JSON object.
-pub fn params_with_meta(params: &str, token: Option<&ProgressToken>) -> Result<String, NotAnObject> {
+pub fn params_with(params: &str, metadata: &Metadata<'_>) -> Result<String, NotAnObject> {
     let mut params = Members::parse(params)?;
+    let before = params.get("_meta").is_some();
+    let mut left = true;
     params.edit("_meta", |meta| {
-        meta.set(META_VERSION, object::string(MODERN_VERSION));
-        if meta.get(META_CAPABILITIES).is_none() {
-            meta.set(META_CAPABILITIES, "{}");
+        match metadata.revision.era() {
+            Era::Modern => {
+                meta.set(META_VERSION, object::string(metadata.revision.as_str()));
+                if meta.get(META_CAPABILITIES).is_none() {
+                    meta.set(META_CAPABILITIES, metadata.capabilities.to_owned());
+                }
+                if meta.get(META_CLIENT).is_none() {
+                    let info = json!({ "name": "steadfast", "version": env!("CARGO_PKG_VERSION") });
+                    meta.set(META_CLIENT, info.to_string());
+                }
+                if let Some(level) = metadata.log_level {
+                    meta.set(META_LOG_LEVEL, object::string(level));
+                }
+            }
+            Era::Legacy => {
+                for modern in [META_VERSION, META_CAPABILITIES, META_CLIENT, META_LOG_LEVEL] {
+                    meta.remove(modern);
+                }
+            }
         }
-        if meta.get(META_CLIENT).is_none() {
-            meta.set(
-                META_CLIENT,
-                json!({ "name": "steadfast", "version": env!("CARGO_PKG_VERSION") }).to_string(),
-            );
-        }
-        match token {
+        match metadata.token {
             Some(token) => meta.set("progressToken", token.to_json()),
             None => meta.remove("progressToken"),
         }
+        if let Some(key) = metadata.key {
+            meta.set(META_KEY, object::string(key));
+        }
+        if let Some(parent) = metadata.trace_parent {
+            meta.set("traceparent", object::string(parent));
+        }
+        left = meta.to_json() != "{}";
     })?;
+    if !left && !before {
+        params.remove("_meta");
+    }
     Ok(params.to_json())
+}
+
+/// The string in a JSON object at a JSON Pointer (RFC 6901) through members.
+pub(crate) fn string_at(json: &str, pointer: &str) -> Option<String> {
+    let (member, rest) = step(pointer)?;
+    let members = Members::parse(json).ok()?;
+    match rest {
+        "" => members.get_str(&member),
+        rest => string_at(members.get(&member)?, rest),
+    }
+}
+
+/// A JSON object with a string put in at a JSON Pointer through members; all else keeps its bytes.
+///
+/// # Errors
+/// The pointer leads nowhere.
+pub(crate) fn with_string_at(json: &str, pointer: &str, text: &str) -> Result<String, &'static str> {
+    let nowhere =
+        "the key's pointer does not lead through objects of the arguments; check `key` in the contract";
+    let (member, rest) = step(pointer).ok_or(nowhere)?;
+    let mut members = Members::parse(json).map_err(|_| nowhere)?;
+    let value = match rest {
+        "" => object::string(text),
+        rest => with_string_at(members.get(&member).unwrap_or("{}"), rest, text)?,
+    };
+    members.set(&member, value);
+    Ok(members.to_json())
+}
+
+fn step(pointer: &str) -> Option<(String, &str)> {
+    let pointer = pointer.strip_prefix('/')?;
+    let (member, rest) = pointer.find('/').map_or((pointer, ""), |at| pointer.split_at(at));
+    Some((member.replace("~1", "/").replace("~0", "~"), rest))
 }
 
 /// A header value as it stands for a body value: as it is where it is safe, else in the Base64 form (HDR-05..08).
@@ -230,15 +317,23 @@ mod tests {
     fn msg_25_only_the_hops_own_metadata_changes() {
         let params =
             r#"{"name":"a","arguments":{"n":1.0},"_meta":{"x":1e2,"progressToken":1,"traceparent":"00-7"}}"#;
-        let out = params_with_meta(params, Some(&"p-9".into())).unwrap();
+        let token = "p-9".into();
+        let out = params_with(params, &Metadata { token: Some(&token), ..Metadata::NONE }).unwrap();
         assert!(out.starts_with(r#"{"name":"a","arguments":{"n":1.0},"_meta":{"x":1e2,"progressToken":"p-9","traceparent":"00-7","#), "{out}");
         let meta: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(meta["_meta"][META_VERSION], MODERN_VERSION);
         assert_eq!(meta["_meta"][META_CAPABILITIES], json!({}));
 
-        let out = params_with_meta(params, None).unwrap();
+        let out = params_with(params, &Metadata::NONE).unwrap();
         assert!(!out.contains("progressToken"));
-        assert!(params_with_meta("[]", None).is_err());
-        assert!(params_with_meta(r#"{"_meta":1}"#, None).is_err());
+
+        let old = Metadata { revision: Revision::V2025_06_18, ..Metadata::NONE };
+        assert_eq!(params_with(r#"{"a":1}"#, &old).unwrap(), r#"{"a":1}"#, "a legacy server is told nothing");
+        assert_eq!(
+            params_with(&out, &old).unwrap(),
+            r#"{"name":"a","arguments":{"n":1.0},"_meta":{"x":1e2,"traceparent":"00-7"}}"#
+        );
+        assert!(params_with("[]", &Metadata::NONE).is_err());
+        assert!(params_with(r#"{"_meta":1}"#, &Metadata::NONE).is_err());
     }
 }

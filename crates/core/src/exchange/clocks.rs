@@ -90,6 +90,8 @@ pub(super) struct Clocks {
     idle: Duration,
     idle_at: Instant,
     maximum_at: Instant,
+    /// Since when neither runs, because a person is being asked.
+    held_since: Option<Instant>,
 }
 
 impl Clocks {
@@ -99,26 +101,48 @@ impl Clocks {
             idle: limits.idle,
             idle_at: now.saturating_add(limits.idle),
             maximum_at: now.saturating_add(limits.maximum),
+            held_since: None,
+        }
+    }
+
+    /// Stops both: the time of a person is in neither (ruling 18, TMO-09).
+    pub(super) fn hold(&mut self, now: Instant) {
+        self.held_since.get_or_insert(now);
+    }
+
+    /// Lets both run on from where they stopped.
+    pub(super) fn release(&mut self, now: Instant) {
+        if let Some(since) = self.held_since.take() {
+            let held = now.saturating_since(since);
+            self.idle_at = self.idle_at.saturating_add(held);
+            self.maximum_at = self.maximum_at.saturating_add(held);
         }
     }
 
     /// A sign of life: the idle clock runs anew, the other one does not.
     pub(super) fn alive(&mut self, now: Instant) {
         self.idle_at = now.saturating_add(self.idle);
+        // What is said while a person is asked is a sign of life all the same; the pause goes on from here.
+        if let Some(since) = &mut self.held_since {
+            let held = now.saturating_since(*since);
+            self.maximum_at = self.maximum_at.saturating_add(held);
+            *since = now;
+        }
     }
 
-    /// The limit that will be reached first; at equal times the maximum.
-    pub(super) fn next(&self) -> (Instant, Clock) {
-        if self.idle_at < self.maximum_at {
-            (self.idle_at, Clock::Idle)
+    /// The limit that will be reached first, at equal times the maximum; none while both are stopped.
+    pub(super) fn next(&self) -> Option<(Instant, Clock)> {
+        if self.held_since.is_some() {
+            None
+        } else if self.idle_at < self.maximum_at {
+            Some((self.idle_at, Clock::Idle))
         } else {
-            (self.maximum_at, Clock::Maximum)
+            Some((self.maximum_at, Clock::Maximum))
         }
     }
 
     /// The limit that has been reached by `now`, if any; a late look still names the one that came first.
     pub(super) fn reached(&self, now: Instant) -> Option<Clock> {
-        let (at, clock) = self.next();
-        (now >= at).then_some(clock)
+        self.next().filter(|(at, _)| now >= *at).map(|(_, clock)| clock)
     }
 }

@@ -34,6 +34,20 @@ impl Pace {
         offered
     }
 
+    /// Stops both clocks while a person is asked.
+    pub(super) fn hold(&mut self, now: Instant) {
+        if let Some(clocks) = &mut self.clocks {
+            clocks.hold(now);
+        }
+    }
+
+    /// Lets both run on.
+    pub(super) fn release(&mut self, now: Instant) {
+        if let Some(clocks) = &mut self.clocks {
+            clocks.release(now);
+        }
+    }
+
     /// The limit that has been reached by `now`.
     pub(super) fn reached(&self, now: Instant) -> Option<Clock> {
         self.clocks.as_ref().and_then(|clocks| clocks.reached(now))
@@ -51,7 +65,8 @@ impl Pace {
 
     /// What comes first; at equal times a limit, since nothing may follow the end.
     pub(super) fn next(&self) -> Option<(Instant, TimerKind)> {
-        let limit = self.clocks.as_ref().map(Clocks::next).map(|(at, clock)| (at, TimerKind::Limit(clock)));
+        let limit =
+            self.clocks.as_ref().and_then(Clocks::next).map(|(at, clock)| (at, TimerKind::Limit(clock)));
         let progress = self.gate.due_at().map(|at| (at, TimerKind::Progress));
         match (limit, progress) {
             (Some(limit), Some(progress)) => Some(if progress.0 < limit.0 { progress } else { limit }),

@@ -26,6 +26,10 @@ pub enum Input<P> {
     },
     /// The peer sent `notifications/cancelled` naming this request.
     PeerCancelled,
+    /// The peer asks a person something before it answers: neither clock runs meanwhile (ruling 18).
+    Held,
+    /// It has its answer.
+    Released,
     /// The stream ended without an answer, the connection broke, or the process exited.
     Lost,
 }
@@ -77,6 +81,8 @@ impl<P> End<P> {
 /// | Unsent | → Open | ignored | ignored | → Ended(Cancelled), no signal | ignored | → Ended(Lost) | → Ended(TimedOut), no signal |
 /// | Open | ignored | rising: handed on, idle runs anew; else ignored | → Ended(Completed or Failed) | signal, → Ended(Cancelled) | listen on stdio: → Ended(Cancelled); else ignored | → Ended(Lost) | signal, → Ended(TimedOut) |
 /// | Ended | ignored | ignored | ignored | ignored | ignored | ignored | – |
+///
+/// `Held` and `Released` stop both clocks and let them run on; they change nothing else.
 ///
 /// Whoever is first wins, and an input that comes at or after a limit finds the limit reached: no order of events
 /// moves the end beyond the maximum (I-04).
@@ -178,6 +184,10 @@ impl<P> Requester<P> {
             }
             (State::Unsent | State::Open, Input::PeerCancelled) => self.ignore(Ignored::ForbiddenCancel),
             (State::Ended { .. }, Input::PeerCancelled) => self.ignore(Ignored::LateCancel),
+
+            (State::Unsent | State::Open, Input::Held) => self.pace.hold(now.mono),
+            (State::Unsent | State::Open, Input::Released) => self.pace.release(now.mono),
+            (State::Ended { .. }, Input::Held | Input::Released) => {}
 
             (State::Unsent | State::Open, Input::Lost) => self.end(End::Lost),
             (State::Ended { terminal, sent, .. }, Input::Lost) => {

@@ -1,12 +1,16 @@
 //! The loop that obeys a [`Requester`]: handle, drain, sleep until the timeout.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::exchange::requester::{End, Input, Output};
 use steadfast_core::exchange::{Ignored, Progress, Requester, Spec};
+use steadfast_core::hop::Transport;
+use steadfast_core::ids::RequestId;
 use tokio_util::sync::CancellationToken;
 
+use super::inbound::Holding;
 use super::leg::{Detail, Heard, Leg};
 use crate::clock::Clock;
 
@@ -27,6 +31,10 @@ pub(super) struct Exchanged {
     /// Whether bytes may have left: if not, the request was certainly not executed.
     pub(super) sent: bool,
     pub(super) detail: Detail,
+    /// Over stdio the loss of a request is the loss of the process.
+    pub(super) stdio: bool,
+    /// How long it took from its first byte on; zero if none left.
+    pub(super) network: Duration,
 }
 
 /// What ends a request from our side, and the reason that the peer is told.
@@ -38,9 +46,14 @@ pub(super) async fn request(
     spec: Spec,
     mut leg: Leg,
     switches: &[Switch<'_>],
+    mut holding: Option<Holding>,
     ears: &mut dyn Ears,
 ) -> Exchanged {
+    let id = spec.id.clone();
+    let stdio = spec.hop.transport == Transport::Stdio;
     let mut exchange = Requester::start(clock.now(), spec);
+    let mut launched = None;
+    let mut held = false;
     let mut preparing = true;
     let mut cancelled = false;
     let mut detail = Detail::default();
@@ -55,7 +68,9 @@ pub(super) async fn request(
             }
         }
         if let Some(end) = end {
-            return Exchanged { end, sent: exchange.was_sent(), detail };
+            let now = clock.now().mono;
+            let network = launched.map_or(Duration::ZERO, |launched| now.saturating_since(launched));
+            return Exchanged { end, sent: exchange.was_sent(), detail, stdio, network };
         }
         let timeout = exchange.poll_timeout().map(|(at, _)| at);
         let input = tokio::select! {
@@ -69,7 +84,9 @@ pub(super) async fn request(
                 preparing = false;
                 match prepared {
                     Ok(launch) => {
-                        exchange.handle(clock.now(), Input::Sent);
+                        let now = clock.now();
+                        launched = Some(now.mono);
+                        exchange.handle(now, Input::Sent);
                         // A limit may have been reached just now; then nothing may leave any more.
                         if exchange.terminal().is_none() { launch(); }
                         continue
@@ -82,9 +99,20 @@ pub(super) async fn request(
                 Some(Heard::Note { method, params }) => { ears.note(&method, &params); continue }
                 None => Input::Lost,
             },
+            now_held = changed(&mut holding, &id, held) => {
+                held = now_held;
+                if held { Input::Held } else { Input::Released }
+            }
             () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
         };
         exchange.handle(clock.now(), input);
+    }
+}
+
+async fn changed(holding: &mut Option<Holding>, id: &RequestId, held: bool) -> bool {
+    match holding {
+        Some(holding) => holding.changed(id, held).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,8 +15,8 @@ pub enum Error {
         code: i64,
         /// As it came: of an untrusted party.
         message: String,
-        /// `error.data`, the JSON as it came.
-        data: Option<String>,
+        /// The whole error object, as it came.
+        raw: String,
         /// What is known of the effect.
         outcome: Outcome,
         /// The call's id in the log.
@@ -122,6 +122,37 @@ impl Category {
             Self::InvalidResponse => "invalid_response",
             Self::InvalidOutput => "invalid_output",
         }
+    }
+}
+
+impl Category {
+    /// All categories.
+    pub const ALL: [Self; 20] = [
+        Self::ClientCancelled,
+        Self::Deadline,
+        Self::Budget,
+        Self::QueueFull,
+        Self::QueueWait,
+        Self::BreakerOpen,
+        Self::Validation,
+        Self::Authorization,
+        Self::KeyMismatch,
+        Self::Unsupported,
+        Self::Questions,
+        Self::Closed,
+        Self::Store,
+        Self::Spawn,
+        Self::Connect,
+        Self::TransportLost,
+        Self::StreamEnded,
+        Self::HttpStatus,
+        Self::InvalidResponse,
+        Self::InvalidOutput,
+    ];
+
+    /// The category with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|category| category.as_str() == word)
     }
 }
 

@@ -64,6 +64,20 @@ impl Connection {
         Self { endpoint }
     }
 
+    /// A legacy server's session; its id is not kept yet, so only servers without sessions are spoken to.
+    pub(super) fn session(endpoint: Endpoint, _inbox: super::leg::Inbox) -> Self {
+        Self { endpoint }
+    }
+
+    #[allow(clippy::unused_self, reason = "a session has a version to remember")]
+    pub(super) const fn start_session(&self, _revision: steadfast_core::hop::Revision) {}
+
+    pub(super) async fn two_endpoints(endpoint: Endpoint, _inbox: super::leg::Inbox) -> Result<Self, Detail> {
+        let sentence =
+            format!("{} speaks HTTP+SSE of 2024-11-05, if MCP at all; update it", endpoint.authority);
+        Err(Detail::failed(Failure::NothingLeft, sentence))
+    }
+
     #[allow(clippy::unused_self, reason = "sessions have notifications to send")]
     pub(super) const fn notify(&self, _method: &str, _params: &str) {}
 

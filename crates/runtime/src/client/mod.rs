@@ -1,82 +1,68 @@
-//! The client half: one [`Client`] speaks to one server.
+//! The client half: one [`Client`] speaks to one server, for one authorization context.
+//!
+//! A client is no thin wrapper around a request. It finds out which era the server speaks and remembers it, keeps its
+//! child alive or makes its connection anew, waits for its turn, repeats only what may be repeated, ends every call
+//! exactly once, and tells what is known of its effect.
 
 #![allow(dead_code, reason = "the seam between requests and transports is ahead of both for a few commits")]
 
+mod attempts;
+mod config;
 mod drive;
 mod error;
+mod handler;
 mod http;
+mod inbound;
 mod leg;
 mod link;
+mod options;
+mod ready;
+mod record;
+mod rounds;
 mod stdio;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::exchange::requester::End;
-use steadfast_core::exchange::{Ignored, Limits, Operation, Progress, Spec};
-use steadfast_core::hop::{Era, Hop};
+use steadfast_core::error::Outcome;
+use steadfast_core::exchange::Operation;
+use steadfast_core::fingerprint::{Carrier, Key};
+use steadfast_core::hop::Revision;
 use steadfast_core::ids::{ProgressToken, RequestId, Tag};
+use steadfast_core::object::{self, Members};
+use steadfast_core::policy::Contract;
+use steadfast_core::policy::breaker::Class;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::message;
-use leg::{Inbox, Outgoing};
-use link::Link;
+use attempts::{Ask, Kinds, Pipeline};
+use ready::{Connector, Target};
 
+pub use attempts::Breakers;
+pub use config::{Config, Context, ToolContract};
 pub use error::{Category, Error};
+pub use handler::{Answering, Credentials, Handler, Headers, NoAnswer, Question, Silent};
 pub use http::Endpoint;
+pub use options::{CallOptions, OnNote, OnProgress, Run};
+pub use ready::{ConnectionState, Facts};
+pub use record::{Recent, Record, Recorder};
 pub use stdio::Command;
 
-/// A connector to one server. Cloning is not needed: calls run side by side on one client.
-#[derive(Debug)]
+/// A connector to one server. Clones are the same client; calls run side by side.
+#[derive(Clone)]
 pub struct Client {
-    clock: Clock,
-    link: Link,
-    next_id: AtomicI64,
-    closing: CancellationToken,
+    pipeline: Arc<Pipeline>,
+    recent: Arc<Recent>,
 }
 
-/// How one request is treated.
-pub struct RequestOptions {
-    /// Both clocks.
-    pub limits: Limits,
-    /// The least time between two calls of `on_progress`; zero for every event.
-    pub progress_interval: Duration,
-    /// Called in order with each rising value; without it no progress is asked for.
-    pub on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
-    /// Throw it to give up: the wait ends at once, and the right signal leaves.
-    pub cancel: CancellationToken,
-}
-
-impl Default for RequestOptions {
-    fn default() -> Self {
-        Self {
-            limits: Limits::DEFAULT,
-            progress_interval: Duration::ZERO,
-            on_progress: None,
-            cancel: CancellationToken::new(),
-        }
-    }
-}
-
-impl fmt::Debug for RequestOptions {
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestOptions").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Client").field("server", &self.pipeline.config.name).finish_non_exhaustive()
     }
-}
-
-/// How a request ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The terminal state, with the answer's own bytes where there is one.
-    pub end: End<Bytes>,
-    /// Whether bytes may have left: if not, the request was certainly not executed.
-    pub sent: bool,
-    /// What the transport adds: an HTTP status, why there was no connection. Never payload.
-    pub remark: Option<String>,
 }
 
 /// Why a client cannot be used.
@@ -98,94 +84,345 @@ pub enum ClientError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The params given are no JSON object.
-    #[error("the params of a request must be one JSON object; wrap them in {{…}}")]
-    Params,
+}
+
+/// What a request was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The result's own bytes: one JSON object.
+    pub result: Bytes,
+    /// The revision that it was said in.
+    pub revision: Revision,
+    /// The call's id in the log.
+    pub call_id: String,
+    /// How many attempts its last round took.
+    pub attempts: u32,
+}
+
+/// Puts a client together.
+pub struct Builder {
+    target: Target,
+    config: Config,
+    handler: Arc<dyn Handler>,
+    credentials: Option<Arc<dyn Credentials>>,
+    recorder: Option<Arc<dyn Recorder>>,
+    breakers: Option<Arc<Breakers>>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    const fn new(target: Target, config: Config, handler: Arc<dyn Handler>) -> Self {
+        Self { target, config, handler, credentials: None, recorder: None, breakers: None }
+    }
+
+    /// How the server is treated.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Who answers the server's questions; without one nothing is declared and every question refused.
+    #[must_use]
+    pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
+        self.handler = handler;
+        self
+    }
+
+    /// Where the credentials of an HTTP server come from.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// Who keeps the record of every attempt, beside the last ones in memory.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// Breakers that clients of one server and one tenant share.
+    #[must_use]
+    pub fn breakers(mut self, breakers: Arc<Breakers>) -> Self {
+        self.breakers = Some(breakers);
+        self
+    }
+
+    /// The client. Nothing is started or sent until its first use.
+    pub fn build(self) -> Client {
+        let mut seed = [0_u8; 8];
+        // Without randomness clients come back together after a loss, which is a pity and no fault.
+        let _ = getrandom::fill(&mut seed);
+        let clock = Clock::start();
+        let config = Arc::new(self.config);
+        let closing = CancellationToken::new();
+        let connector = Arc::new(Connector::new(
+            clock,
+            Arc::clone(&config),
+            Arc::clone(&self.handler),
+            self.target,
+            closing.clone(),
+        ));
+        let recent = Arc::new(Recent::default());
+        let recorder: Arc<dyn Recorder> = match self.recorder {
+            Some(also) => Arc::new(Both(Arc::clone(&recent), also)),
+            None => Arc::clone(&recent) as Arc<dyn Recorder>,
+        };
+        let breakers = self.breakers.unwrap_or_else(|| Arc::new(Breakers::new(&config)));
+        let seed = u64::from_be_bytes(seed);
+        let pipeline = Pipeline::new(
+            config,
+            clock,
+            connector,
+            self.handler,
+            self.credentials,
+            recorder,
+            breakers,
+            closing,
+            seed,
+        );
+        Client { pipeline: Arc::new(pipeline), recent }
+    }
+}
+
+struct Both(Arc<Recent>, Arc<dyn Recorder>);
+
+impl Recorder for Both {
+    fn record(&self, record: &Record) {
+        self.0.record(record);
+        self.1.record(record);
+    }
 }
 
 impl Client {
-    /// Starts a command and speaks to it over its stdin and stdout; its stderr is passed on.
-    ///
-    /// # Errors
-    /// The command cannot be started.
-    pub fn spawn(command: &Command) -> Result<Self, ClientError> {
-        let (inbox, _inbound) = Inbox::new();
-        Ok(Self::over(Link::Stdio(Arc::new(stdio::Connection::spawn(command, inbox)?))))
+    /// A client of a command that is started and spoken to over its stdin and stdout.
+    pub fn of_command(command: Command) -> Builder {
+        Builder::new(Target::Child(command), Config::default(), Arc::new(Silent))
     }
 
-    /// Speaks Streamable HTTP to an endpoint. Nothing is sent yet.
+    /// A client of a Streamable HTTP endpoint.
     ///
     /// # Errors
-    /// The URL is not `http://HOST[:PORT][/PATH]`.
-    pub fn http(url: &str) -> Result<Self, ClientError> {
-        Ok(Self::over(Link::Http(Arc::new(http::Connection::modern(Endpoint::parse(url)?)))))
+    /// The URL cannot be used.
+    pub fn of_url(url: &str) -> Result<Builder, ClientError> {
+        Ok(Builder::new(Target::Url(Endpoint::parse(url)?), Config::default(), Arc::new(Silent)))
     }
 
-    fn over(link: Link) -> Self {
-        Self { clock: Clock::start(), link, next_id: AtomicI64::new(1), closing: CancellationToken::new() }
+    /// The server's configured name.
+    pub fn name(&self) -> &str {
+        &self.pipeline.config.name
     }
 
-    /// Sends one request and waits for its end. `params` is a JSON object; its members leave as they are, but for
-    /// the `_meta` keys that belong to this hop.
-    ///
-    /// Dropping the future is an abandoned wait: cancel by [`RequestOptions::cancel`] instead, so that the peer
-    /// hears of it.
+    /// What becomes of the connection.
+    pub fn state(&self) -> watch::Receiver<ConnectionState> {
+        self.pipeline.connector.state()
+    }
+
+    /// What is remembered of a call: one record an attempt.
+    pub fn records(&self, call_id: &str) -> Vec<Record> {
+        self.recent.of(call_id)
+    }
+
+    /// Makes the connection if there is none, and tells what the server said of itself.
     ///
     /// # Errors
-    /// `params` is not a JSON object; nothing was sent.
-    pub async fn request(
+    /// There is no connection, or the server refuses to say.
+    pub async fn discover(&self, mut options: CallOptions) -> Result<Facts, Error> {
+        let ask = self.plain("server/discover", "{}", Kinds::default(), &options);
+        let refused = |category, sentence: String| Error::Local {
+            category,
+            clock: None,
+            outcome: Outcome::NotExecuted,
+            sentence,
+            call_id: String::new(),
+        };
+        let made = tokio::select! {
+            made = self.pipeline.connector.ready() => made,
+            () = options.cancel.cancelled() => {
+                return Err(refused(Category::ClientCancelled, "the call was cancelled".to_owned()));
+            }
+        };
+        // Whatever stands in the way, the pipeline has the words for it.
+        if let Ok(ready) = made
+            && let Some(facts) = ready.facts.clone()
+        {
+            return Ok(facts);
+        }
+        let done = self.pipeline.ask(ask, &mut options).await?;
+        ready::facts_of_discover(&done.result, done.revision).ok_or_else(|| Error::Transport {
+            category: Category::InvalidResponse,
+            sent: true,
+            outcome: Outcome::Executed,
+            sentence: format!("server {} answered server/discover with what is no such result", self.name()),
+            call_id: done.call_id,
+        })
+    }
+
+    /// Calls a tool. `arguments` is one JSON object, sent as it is. A result that says `isError` is a result: it is
+    /// for the model to read, and nothing repeats it.
+    ///
+    /// # Errors
+    /// There is no result; the error says whose fault that is and what is known of the effect.
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &str,
+        options: CallOptions,
+    ) -> Result<Answered, Error> {
+        let mut params = Members::default();
+        params.set("name", object::string(name));
+        params.set("arguments", arguments.to_owned());
+        self.request("tools/call", &params.to_json(), options).await
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// As [`Self::call_tool`].
+    pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Answered, Error> {
+        let mut params = Members::default();
+        params.set("uri", object::string(uri));
+        self.request("resources/read", &params.to_json(), options).await
+    }
+
+    /// Gets a prompt. `arguments` is one JSON object of strings.
+    ///
+    /// # Errors
+    /// As [`Self::call_tool`].
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: &str,
+        options: CallOptions,
+    ) -> Result<Answered, Error> {
+        let mut params = Members::default();
+        params.set("name", object::string(name));
+        params.set("arguments", arguments.to_owned());
+        self.request("prompts/get", &params.to_json(), options).await
+    }
+
+    /// Sends any request. `params` is one JSON object, whose members leave as they are but for the `_meta` keys of
+    /// this hop. Questions of the server are answered on the way, where the method has them.
+    ///
+    /// # Errors
+    /// As [`Self::call_tool`].
+    pub async fn request(&self, method: &str, params: &str, options: CallOptions) -> Result<Answered, Error> {
+        self.send(method, params, options, true).await
+    }
+
+    /// Sends a request for somebody else, as a gateway does: a question in return is for them to answer, so
+    /// `input_required` and task results are handed on.
+    ///
+    /// # Errors
+    /// As [`Self::call_tool`].
+    pub async fn forward(&self, method: &str, params: &str, options: CallOptions) -> Result<Answered, Error> {
+        self.send(method, params, options, false).await
+    }
+
+    async fn send(
         &self,
         method: &str,
         params: &str,
-        options: RequestOptions,
-    ) -> Result<Ended, ClientError> {
-        let RequestOptions { limits, progress_interval, on_progress, cancel } = options;
-        // A counter, never a clock (F019), and never the caller's id (I-06).
-        let serial = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let id = RequestId::from(serial);
-        let token = on_progress.is_some().then(|| token_of(serial));
-        let params = message::params_with_meta(params, token.as_ref()).map_err(|_| ClientError::Params)?;
-        let spec = Spec {
-            id,
-            operation: Operation::of_method(method),
-            hop: Hop { transport: self.link.transport(), era: Era::Modern },
-            limits,
-            token,
-            progress_interval,
+        mut options: CallOptions,
+        answers: bool,
+    ) -> Result<Answered, Error> {
+        let refused = |sentence: String| Error::Local {
+            category: Category::Validation,
+            clock: None,
+            outcome: Outcome::NotExecuted,
+            sentence,
+            call_id: String::new(),
         };
-        let leg = self.link.leg(Outgoing { spec: &spec, method, params: &params, headers: Vec::new() });
-        let id = spec.id.clone();
-        let switches = [(&cancel, None), (&self.closing, Some("the client is closing"))];
-        let mut ears = Callback(on_progress.unwrap_or_else(|| Box::new(|_| {})));
-        let ended = drive::request(self.clock, spec, leg, &switches, &mut ears).await;
-        self.link.forget(&id);
-        Ok(Ended { end: ended.end, sent: ended.sent, remark: ended.detail.remark })
+        let members = Members::parse(params)
+            .map_err(|_| refused("the params are not one JSON object; wrap them in {…}".to_owned()))?;
+        let name = members.get_str("name");
+        let tool = name.as_deref().filter(|_| method == "tools/call");
+        let config = &self.pipeline.config;
+        let contract = tool.and_then(|tool| config.contract(tool));
+        let pointer = contract.and_then(|contract| contract.key.as_deref());
+        let arguments = members.get("arguments");
+        let in_arguments =
+            pointer.zip(arguments).and_then(|(pointer, json)| message::string_at(json, pointer));
+        let meta = members.get("_meta").and_then(|meta| Members::parse(meta).ok());
+        let in_meta = meta.and_then(|meta| meta.get_str(message::META_KEY));
+        let in_params = members.get_str("idempotencyKey");
+        let key = Key::from_carriers([
+            (Carrier::Header, options.key.as_deref()),
+            (Carrier::Meta, in_meta.as_deref()),
+            (Carrier::Params, in_params.as_deref()),
+            (Carrier::Arguments, in_arguments.as_deref()),
+        ])
+        .map_err(|error| refused(error.to_string()))?;
+        let mut placed = None;
+        if let (Some(key), Some(pointer), None) = (&key, pointer, &in_arguments) {
+            // The upstream looks for it where its own schema has it, whatever carrier it came by (ruling 4).
+            let arguments = message::with_string_at(arguments.unwrap_or("{}"), pointer, key.as_str())
+                .map_err(|why| refused(why.to_owned()))?;
+            let mut members = members.clone();
+            members.set("arguments", arguments);
+            placed = Some(members.to_json());
+        }
+        let kinds = Kinds {
+            input_required: matches!(method, "tools/call" | "prompts/get" | "resources/read"),
+            // Nobody declares the extension here yet, so a task is no answer to a call of our own (TSK-03).
+            task: tool.is_some() && !answers,
+        };
+        let in_meta = key.as_ref().filter(|_| pointer.is_none()).map(Key::as_str);
+        let described = contract.map_or_else(|| Contract::of_method(method), |contract| contract.contract);
+        let limits =
+            options.limits.or(contract.and_then(|contract| contract.limits)).unwrap_or(config.limits);
+        let ask = Ask {
+            params: placed.as_deref().unwrap_or(params),
+            name: name.as_deref().filter(|_| matches!(method, "tools/call" | "prompts/get")),
+            class: described.class(key.is_some()),
+            breaker: Class::of(method, described.effect),
+            key: in_meta,
+            keyed: key.is_some(),
+            rejects: contract.map_or(&[], |contract| &contract.rejects),
+            limits,
+            ..self.plain(method, params, kinds, &options)
+        };
+        let done = if answers {
+            self.pipeline.ask_in_rounds(ask, &mut options).await?
+        } else {
+            self.pipeline.ask(ask, &mut options).await?
+        };
+        let attempts::Done { result, revision, call_id, attempts, .. } = done;
+        Ok(Answered { result, revision, call_id, attempts })
     }
 
-    /// Ends the connection: what is still queued is written, a child's stdin is closed, it is given `grace` to exit,
-    /// and then killed. Requests that are still running are cancelled, and the server is told so.
+    fn plain<'a>(&self, method: &'a str, params: &'a str, kinds: Kinds, options: &CallOptions) -> Ask<'a> {
+        let contract = Contract::of_method(method);
+        Ask {
+            method,
+            params,
+            name: None,
+            class: contract.class(false),
+            breaker: Class::of(method, contract.effect),
+            key: None,
+            keyed: false,
+            rejects: &[],
+            limits: options.limits.unwrap_or(self.pipeline.config.limits),
+            operation: Operation::of_method(method),
+            kinds,
+            leg_of: None,
+            mirrors: &Vec::new,
+        }
+    }
+
+    /// Ends the connection and releases what it held: a child's tree within about `grace`, a session by DELETE.
+    /// Calls that still run are cancelled, and the server is told so. No business effect is revoked.
     pub async fn close(&self, grace: Duration) {
-        self.closing.cancel();
-        self.link.close(grace).await;
+        self.pipeline.closing.cancel();
+        self.pipeline.connector.close(grace).await;
     }
-}
-
-/// Hands on progress alone.
-struct Callback(Box<dyn FnMut(Progress) + Send>);
-
-impl drive::Ears for Callback {
-    fn progress(&mut self, progress: Progress) {
-        (self.0)(progress);
-    }
-
-    fn note(&mut self, _method: &str, _params: &Bytes) {}
-
-    fn ignored(&mut self, _what: Ignored) {}
-}
-
-/// The progress token of a request; its number leads back to it.
-fn token_of(serial: i64) -> ProgressToken {
-    ProgressToken::from(format!("p-{serial}").as_str())
 }
 
 /// The request that a token was minted for.

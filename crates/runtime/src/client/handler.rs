@@ -1,0 +1,75 @@
+//! Where the host's own code is asked: for answers to a server's questions, for credentials, and told what came.
+
+use std::future::ready;
+use std::pin::Pin;
+
+/// A question of a server: `elicitation/create`, `sampling/createMessage` or `roots/list`. It is an untrusted party's
+/// text in every era and shape, within a task too (TSK-31, TSK-53).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The server's configured name.
+    pub server: String,
+    /// What is asked for.
+    pub method: String,
+    /// Its params, as they came: one JSON object.
+    pub params: String,
+}
+
+/// Why a question has no answer. Declining an elicitation is an answer; this is a host that cannot, or a person who
+/// refuses (MRT-21, AMB-32).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// The host has no way to answer such a question.
+    #[error("this host cannot answer {0}; call from one that can")]
+    Unsupported(String),
+    /// The person refused.
+    #[error("the user refused to answer")]
+    Refused,
+    /// Nobody answered in time.
+    #[error("nobody answered the question in time")]
+    TimedOut,
+}
+
+/// An answer under way: the bare result object, as JSON.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<String, NoAnswer>> + Send + 'a>>;
+
+/// What a host is asked and told.
+pub trait Handler: Send + Sync {
+    /// The capabilities to declare to the server, as one JSON object (CAP-16): only what [`Self::answer`] answers.
+    fn capabilities(&self) -> String {
+        "{}".to_owned()
+    }
+
+    /// Answers a question. Dropping the future takes it back: the server no longer asks, or too much time has gone.
+    fn answer<'a>(&'a self, question: Question) -> Answering<'a> {
+        Box::pin(ready(Err(NoAnswer::Unsupported(question.method))))
+    }
+
+    /// A server's `notifications/message`: the params as they came, of an untrusted party.
+    fn log(&self, server: &str, params: &str) {
+        let _ = (server, params);
+    }
+}
+
+/// A host that answers nothing and declares nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Handler for Silent {}
+
+/// Headers under way.
+pub type Headers<'a> = Pin<Box<dyn Future<Output = Result<Vec<(String, String)>, String>> + Send + 'a>>;
+
+/// Where the credentials of an HTTP server come from. They travel with each request, so a request that runs keeps
+/// those it began with (F100, F103).
+pub trait Credentials: Send + Sync {
+    /// The headers of the next request. An error is one sentence, without any secret, and nothing is sent.
+    fn headers(&self) -> Headers<'_>;
+
+    /// The server refused them (401), with this `WWW-Authenticate`. Whether new ones are there, so that the request is
+    /// worth one more try: it was certainly not executed.
+    fn refused<'a>(&'a self, challenge: Option<&'a str>) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        let _ = challenge;
+        Box::pin(ready(false))
+    }
+}

@@ -1,0 +1,188 @@
+//! What a server says outside of our requests: notices, and the requests of a legacy one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::exchange::Reply;
+use steadfast_core::hop::{Era, Revision};
+use steadfast_core::ids::RequestId;
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::handler::{Handler, NoAnswer, Question};
+use super::leg::Inbound;
+use super::link::Link;
+use crate::message;
+
+pub(super) type Receiver = mpsc::Receiver<Inbound>;
+
+/// A notification for whoever listens within this client.
+#[derive(Clone, Debug)]
+pub(super) struct Notice {
+    pub(super) method: Arc<str>,
+    pub(super) params: Bytes,
+}
+
+/// Questions of one connection at once; a server that asks more is refused.
+const MAX_QUESTIONS: usize = 16;
+
+/// The questions that are being answered now. The clocks of the requests that they belong to stand still meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Asking(Arc<watch::Sender<Vec<Option<RequestId>>>>);
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Vec::new())))
+    }
+}
+
+impl Asking {
+    pub(super) fn subscribe(&self) -> Holding {
+        Holding(self.0.subscribe())
+    }
+
+    fn begin(&self, during: Option<RequestId>) -> Asked {
+        self.0.send_modify(|open| open.push(during.clone()));
+        Asked { asking: self.clone(), during }
+    }
+}
+
+/// One question; with this it ends.
+struct Asked {
+    asking: Asking,
+    during: Option<RequestId>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.asking.0.send_modify(|open| {
+            if let Some(at) = open.iter().position(|one| *one == self.during) {
+                open.swap_remove(at);
+            }
+        });
+    }
+}
+
+/// Whether a request of ours is held by a question.
+#[derive(Debug)]
+pub(super) struct Holding(watch::Receiver<Vec<Option<RequestId>>>);
+
+impl Holding {
+    /// Waits until that is no longer `held`, and tells what it is then. A question that names no request may belong
+    /// to any of them.
+    pub(super) async fn changed(&mut self, id: &RequestId, held: bool) -> bool {
+        let holds = |open: &Vec<Option<RequestId>>| {
+            open.iter().any(|during| during.as_ref().is_none_or(|during| during == id))
+        };
+        let told = self.0.wait_for(|open| holds(open) != held).await.is_ok();
+        if !told {
+            std::future::pending::<()>().await;
+        }
+        !held
+    }
+}
+
+/// What is needed to look after a connection.
+pub(super) struct Host {
+    pub(super) server: String,
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) notices: broadcast::Sender<Notice>,
+    pub(super) limit: Duration,
+}
+
+/// Looks after what one connection says outside of requests, until it ends.
+pub(super) async fn look_after(
+    host: Host,
+    link: Link,
+    revision: Revision,
+    mut inbound: Receiver,
+    asking: Asking,
+) {
+    let mut answering = JoinSet::new();
+    let mut open = HashMap::new();
+    loop {
+        let one = tokio::select! {
+            one = inbound.recv() => one,
+            Some(done) = answering.join_next(), if !answering.is_empty() => {
+                if let Ok(id) = done { open.remove(&id); }
+                continue
+            }
+        };
+        match one {
+            None => return,
+            Some(Inbound::Notification { method, params }) => notified(&host, &method, params),
+            Some(Inbound::Request { id, method, params, during }) => {
+                match (revision.era(), method.as_str()) {
+                    (Era::Legacy, "ping") => link.respond(&id, &Reply::Result(Bytes::from_static(b"{}"))),
+                    (Era::Legacy, "elicitation/create" | "sampling/createMessage" | "roots/list")
+                        if answering.len() < MAX_QUESTIONS =>
+                    {
+                        let asked = asking.begin(during);
+                        let (link, handler, limit) = (link.clone(), Arc::clone(&host.handler), host.limit);
+                        let question = Question {
+                            server: host.server.clone(),
+                            method,
+                            params: String::from_utf8_lossy(&params).into_owned(),
+                        };
+                        let of = id.clone();
+                        let handle = answering.spawn(async move {
+                            let answer = tokio::time::timeout(limit, handler.answer(question)).await;
+                            link.respond(&id, &reply(answer.unwrap_or(Err(NoAnswer::TimedOut))));
+                            drop(asked);
+                            id
+                        });
+                        open.insert(of, handle);
+                    }
+                    (Era::Legacy, "elicitation/create" | "sampling/createMessage" | "roots/list") => {
+                        let error =
+                            message::error_body(-32_603, "too many questions are open; ask again later");
+                        link.respond(&id, &Reply::Error(error.into()));
+                    }
+                    (Era::Legacy, _) => {
+                        let error = message::error_body(-32_601, "this client does not know that method");
+                        link.respond(&id, &Reply::Error(error.into()));
+                    }
+                    // A modern server asks nothing, and gets no response (MSG-18, MSG-19).
+                    (Era::Modern, _) => {
+                        tracing::warn!(server = %host.server, "a modern server sent a request; it was ignored");
+                    }
+                }
+            }
+            Some(Inbound::Withdrawn { id }) => {
+                if let Some(handle) = open.remove(&id) {
+                    handle.abort();
+                }
+            }
+            Some(Inbound::Stray { id }) => {
+                let id = id.map(|id| id.to_json());
+                tracing::warn!(server = %host.server, id, "an answer that no request waits for was dropped");
+            }
+            Some(Inbound::Noise { what }) => tracing::warn!(server = %host.server, "{what}"),
+        }
+    }
+}
+
+fn notified(host: &Host, method: &str, params: Bytes) {
+    if method == "notifications/message" {
+        host.handler.log(&host.server, &String::from_utf8_lossy(&params));
+    }
+    // Nobody may be listening.
+    let _ = host.notices.send(Notice { method: method.into(), params });
+}
+
+fn reply(answer: Result<String, NoAnswer>) -> Reply<Bytes> {
+    match answer {
+        Ok(result) => Reply::Result(result.into()),
+        Err(why) => {
+            // LEG-79: -1 for a refusal, -32601 for what this host cannot do.
+            let code = match why {
+                NoAnswer::Unsupported(_) => -32_601,
+                NoAnswer::Refused => -1,
+                NoAnswer::TimedOut => -32_603,
+            };
+            Reply::Error(message::error_body(code, &why.to_string()).into())
+        }
+    }
+}

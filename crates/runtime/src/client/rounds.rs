@@ -1,0 +1,145 @@
+//! Multi round-trip calls: a server asks before it answers, and the host does (MRT).
+//!
+//! Each round is a request of its own with its own clocks. The time of whoever answers is in none of them, and no slot
+//! is held meanwhile.
+
+use std::time::Duration;
+
+use steadfast_core::error::Outcome;
+use steadfast_core::object::Members;
+
+use super::attempts::{Ask, Done, Pipeline, ResultKind};
+use super::error::{Category, Error};
+use super::handler::{NoAnswer, Question};
+use super::options::CallOptions;
+
+/// The pause before the first round without questions; each further one doubles it (MRT-20).
+const LOADED: Duration = Duration::from_millis(250);
+
+/// What an `InputRequiredResult` says.
+struct Required {
+    /// Key, method and params of each question.
+    questions: Vec<(String, String, String)>,
+    /// `requestState`, its JSON as it came: it is echoed and nothing else (MRT-13, MRT-15, I-23).
+    state: Option<String>,
+}
+
+impl Required {
+    fn of(result: &[u8]) -> Result<Self, &'static str> {
+        let result = std::str::from_utf8(result).map_err(|_| "it is not UTF-8")?;
+        let result = Members::parse(result).map_err(|_| "it is no object")?;
+        let state = result.get("requestState").map(str::to_owned);
+        if state.as_deref().is_some_and(|state| !state.starts_with('"')) {
+            return Err("its requestState is no string");
+        }
+        let mut questions = Vec::new();
+        if let Some(requests) = result.get("inputRequests") {
+            let requests = Members::parse(requests).map_err(|_| "its inputRequests are no object")?;
+            for (key, request) in requests.iter() {
+                let request = Members::parse(request).map_err(|_| "one of its questions is no object")?;
+                let method = request.get_str("method").ok_or("one of its questions names no method")?;
+                let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
+                if !known.contains(&method.as_str()) {
+                    return Err("one of its questions is of an unknown method");
+                }
+                let params = request.get("params").unwrap_or("{}").to_owned();
+                questions.push((key.to_owned(), method, params));
+            }
+        }
+        if questions.is_empty() && state.is_none() {
+            return Err("it asks nothing and has no requestState");
+        }
+        Ok(Self { questions, state })
+    }
+}
+
+impl Pipeline {
+    /// Asks, and answers what is asked in return, until there is a result.
+    pub(super) async fn ask_in_rounds(&self, ask: Ask<'_>, options: &mut CallOptions) -> Result<Done, Error> {
+        let mut done = self.ask(Ask { ..ask }, options).await?;
+        let mut rounds = 0;
+        let mut pause = LOADED;
+        while done.kind == ResultKind::InputRequired {
+            rounds += 1;
+            if rounds > self.config.max_rounds {
+                let sentence = format!(
+                    "server {} asked for more than {} rounds",
+                    self.config.name, self.config.max_rounds
+                );
+                return Err(not_done(&done, Category::Questions, sentence));
+            }
+            let required = Required::of(&done.result).map_err(|why| {
+                let sentence =
+                    format!("server {} asked in a way that cannot be answered: {why}", self.config.name);
+                not_done(&done, Category::InvalidResponse, sentence)
+            })?;
+            let responses = if required.questions.is_empty() {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = options.cancel.cancelled() => return Err(cancelled(&done)),
+                }
+                pause = pause.saturating_mul(2);
+                None
+            } else {
+                Some(self.answers(&done, &required, options).await?)
+            };
+            // Everything but the answers is as it was (MRT-19); nothing of an earlier round is sent again (MRT-14).
+            let mut params = Members::parse(ask.params).map_err(|_| cancelled(&done))?;
+            params.remove("inputResponses");
+            params.remove("requestState");
+            if let Some(responses) = responses {
+                params.set("inputResponses", responses);
+            }
+            if let Some(state) = required.state {
+                params.set("requestState", state);
+            }
+            let params = params.to_json();
+            done = self.ask(Ask { params: &params, leg_of: Some(&done), ..ask }, options).await?;
+        }
+        Ok(done)
+    }
+
+    /// The answers to one round's questions, under their keys.
+    async fn answers(
+        &self,
+        done: &Done,
+        required: &Required,
+        options: &CallOptions,
+    ) -> Result<String, Error> {
+        let mut answers = Members::default();
+        for (key, method, params) in &required.questions {
+            let question =
+                Question { server: self.config.name.clone(), method: method.clone(), params: params.clone() };
+            let answer = tokio::select! {
+                answer = tokio::time::timeout(self.config.question_limit, self.handler.answer(question)) => answer,
+                () = options.cancel.cancelled() => return Err(cancelled(done)),
+                () = self.closing.cancelled() => return Err(cancelled(done)),
+            };
+            let answer = answer.unwrap_or(Err(NoAnswer::TimedOut));
+            // A refusal cannot be told to the server: there is simply no further round (MRT-21, AMB-32).
+            let answer = answer.map_err(|why| {
+                not_done(
+                    done,
+                    Category::Questions,
+                    format!("server {} asked {method}, and {why}", self.config.name),
+                )
+            })?;
+            let mut answer = Members::parse(&answer).map_err(|_| {
+                let sentence = format!("the host's answer to {method} is no JSON object; return one");
+                not_done(done, Category::Questions, sentence)
+            })?;
+            answer.remove("resultType");
+            answers.set(key, answer.to_json());
+        }
+        Ok(answers.to_json())
+    }
+}
+
+/// Earlier rounds were answered, and what the server did in them nobody here knows.
+fn not_done(done: &Done, category: Category, sentence: String) -> Error {
+    Error::Local { category, clock: None, outcome: Outcome::Unknown, sentence, call_id: done.call_id.clone() }
+}
+
+fn cancelled(done: &Done) -> Error {
+    not_done(done, Category::ClientCancelled, "the call was cancelled between two rounds".to_owned())
+}
