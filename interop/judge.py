@@ -4,9 +4,11 @@ import json
 
 import wire
 
-# How the clients' abort check is known in the record: the call it aborts, and the first one that it makes afterwards.
+# How the checks are known in the record: the call that is aborted, the one that times out, and what is called next.
 ABORTED_STEPS = 1001
+TIMED_OUT_STEPS = 1002
 MARK = "after the abort"
+TIMED_OUT_MARK = "after the timeout"
 
 
 def order(record):
@@ -50,3 +52,66 @@ def silence(record, era, transport):
     if told == posts_nothing:
         return f"notifications/cancelled was {'sent' if told else 'not sent'} in {era} over {transport}"
     return None
+
+
+def signal(record, era, transport):
+    """Whether our client gave up the aborted and the timed-out call by what its transport and era have for that, each
+    once, named no other request, and sent neither call again."""
+    calls, listens, told, closed, left_open = {}, set(), [], set(), set()
+    for who, connection, message in wire.entries(record):
+        method, params = message.get("method"), message.get("params") or {}
+        if who == "server":
+            continue
+        if "end" in message:
+            closed.add(connection)
+        elif method == "tools/call":
+            values = (params.get("arguments") or {}).values()
+            for known in (ABORTED_STEPS, TIMED_OUT_STEPS, MARK, TIMED_OUT_MARK):
+                if known in values:
+                    calls.setdefault(known, []).append((message["id"], connection))
+            for given_up, mark in ((ABORTED_STEPS, MARK), (TIMED_OUT_STEPS, TIMED_OUT_MARK)):
+                # At its end a client closes everything: by its next call it must have closed this one.
+                if mark in values and given_up in calls and calls[given_up][0][1] not in closed:
+                    left_open.add(given_up)
+        elif method == "subscriptions/listen":
+            listens.add(message["id"])
+        elif method == "notifications/cancelled":
+            told.append(params.get("requestId"))
+    for known in (ABORTED_STEPS, TIMED_OUT_STEPS, MARK, TIMED_OUT_MARK):
+        if len(calls.get(known, [])) != 1:
+            return f"the record shows {len(calls.get(known, []))} calls with {known!r}"
+    given_up = [calls[ABORTED_STEPS][0][0], calls[TIMED_OUT_STEPS][0][0]]
+    if strangers := set(told) - set(given_up) - listens:
+        return f"notifications/cancelled named other requests: {strangers}"
+    if (era, transport) == ("modern", "http"):
+        if told:
+            return "notifications/cancelled was posted, which this transport has not"
+        return f"the streams of the calls of {left_open} steps were left open" if left_open else None
+    counts = [told.count(call) for call in given_up]
+    return None if counts == [1, 1] else f"the two calls were given up by {counts} notifications/cancelled"
+
+
+def ids(record):
+    """No two requests of the client may share an id."""
+    seen = set()
+    for who, message in wire.messages(record):
+        if who == "client" and "method" in message and "id" in message:
+            # 1 and "1" are two ids.
+            if (key := repr(message["id"])) in seen:
+                return f"the id {key} was used twice"
+            seen.add(key)
+    return None if seen else "the record shows no request"
+
+
+def era(record, wanted):
+    """Which era was spoken: by the handshake, or by what each request says of itself."""
+    shaken, modern = False, 0
+    for who, message in wire.messages(record):
+        if who == "client" and "id" in message:
+            shaken |= message.get("method") == "initialize"
+            # The question that the era is found out by says so of itself in any case.
+            described = "io.modelcontextprotocol/protocolVersion" in ((message.get("params") or {}).get("_meta") or {})
+            modern += described and message.get("method") != "server/discover"
+    if wanted == "modern":
+        return "the client made a handshake" if shaken else None if modern else "no request says its revision"
+    return None if shaken and not modern else "the client made no handshake, or went on without it"

@@ -62,6 +62,64 @@ class Judge(unittest.TestCase):
         path = self.record([("server", whole[:20]), ("server", whole[20:])], lambda half: half)
         self.assertIsNone(judge.order(path))
 
+    def signal(self, *entries, era="legacy", transport="http"):
+        return judge.signal(self.record(entries), era, transport)
+
+    def test_our_client_gives_up_once_and_nothing_else(self):
+        def call(id, value):
+            return ("client", {"id": id, "method": "tools/call", "params": {"arguments": {"it": value}}})
+
+        def told(id):
+            return ("client", {"method": "notifications/cancelled", "params": {"requestId": id}})
+
+        aborted, timed_out = call(1, judge.ABORTED_STEPS), call(2, judge.TIMED_OUT_STEPS)
+        marks = call(3, judge.MARK), call(4, judge.TIMED_OUT_MARK)
+        self.assertIsNone(self.signal(aborted, told(1), timed_out, told(2), *marks))
+        self.assertIn("[1, 0]", self.signal(aborted, told(1), timed_out, *marks))
+        self.assertIn("[2, 1]", self.signal(aborted, told(1), told(1), timed_out, told(2), *marks))
+        self.assertIn("other requests", self.signal(aborted, timed_out, told(1), told("2"), *marks))
+        self.assertIn("2 calls with 1001", self.signal(aborted, told(1), call(5, 1001), timed_out, told(2), *marks))
+        self.assertIn("0 calls with 1002", self.signal(aborted, told(1), *marks))
+        self.assertIn("posted", self.signal(aborted, told(1), timed_out, *marks, era="modern"))
+        self.assertIn("left open", self.signal(aborted, timed_out, *marks, era="modern"))
+
+    def test_a_closed_stream_is_a_signal_only_before_the_next_call(self):
+        def entry(connection, **what):
+            return json.dumps({"who": "client", "connection": connection, **what})
+
+        def call(id, value):
+            return json.dumps({"id": id, "method": "tools/call", "params": {"arguments": {"it": value}}}) + "\n"
+
+        lines = [
+            entry(1, text=call(1, judge.ABORTED_STEPS)),
+            entry(1, end="closed"),
+            entry(2, text=call(2, judge.MARK)),
+            entry(2, text=call(3, judge.TIMED_OUT_STEPS)),
+            entry(2, end="closed"),
+            entry(3, text=call(4, judge.TIMED_OUT_MARK)),
+        ]
+        path = self.record([])
+        path.write_text("\n".join(lines))
+        self.assertIsNone(judge.signal(path, "modern", "http"))
+        lines[4], lines[5] = lines[5], lines[4]
+        path.write_text("\n".join(lines))
+        self.assertIn("{1002} steps were left open", judge.signal(path, "modern", "http"))
+
+    def test_an_id_is_used_once_and_its_type_counts(self):
+        first, second = ("client", {"id": 1, "method": "a"}), ("client", {"id": "1", "method": "a"})
+        self.assertIsNone(judge.ids(self.record([first, second])))
+        self.assertIn("twice", judge.ids(self.record([first, second, first])))
+
+    def test_the_era_is_told_by_handshake_and_metadata(self):
+        meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+        probe = ("client", {"id": 0, "method": "server/discover", "params": {"_meta": meta}})
+        shake = ("client", {"id": 1, "method": "initialize", "params": {}})
+        old, new = ("client", {"id": 2, "method": "a"}), ("client", {"id": 2, "method": "a", "params": {"_meta": meta}})
+        for entries, era in (([probe, shake, old], "legacy"), ([probe, new], "modern")):
+            self.assertIsNone(judge.era(self.record(entries), era))
+            self.assertIsNotNone(judge.era(self.record(entries), {"legacy": "modern", "modern": "legacy"}[era]))
+        self.assertIn("went on without", judge.era(self.record([probe, shake, new]), "legacy"))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -29,13 +29,18 @@ class Record:
 
 def messages(path):
     """The JSON-RPC messages of a record, in order, as (who, message); an `end` is passed on as it is."""
+    return ((who, message) for who, _, message in entries(path))
+
+
+def entries(path):
+    """As `messages`, with the number of the connection: (who, connection, message)."""
     halves = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
             entry = json.loads(line)
             side = (entry["who"], entry["connection"])
             if "text" not in entry:
-                yield entry["who"], {"end": entry["end"]}
+                yield *side, {"end": entry["end"]}
                 continue
             # A message is a line on stdio, an SSE data line, or the whole body of a POST or an answer.
             rest = halves.pop(side, "") + entry["text"]
@@ -44,7 +49,7 @@ def messages(path):
                 if not start.startswith("{"):
                     continue
                 try:
-                    yield entry["who"], json.JSONDecoder().raw_decode(start)[0]
+                    yield *side, json.JSONDecoder().raw_decode(start)[0]
                 except ValueError:
                     halves[side] = part
 
@@ -86,6 +91,27 @@ class Tcp:
         self.record.write(who, number, end="closed")
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def tapped(url, path):
+    """Yields the URL by which the server at `url` is reached through a port that records."""
+    host, port = url.split("/")[2].rsplit(":", 1)
+    with Tcp((host, int(port)), Record(path)) as tap:
+        yield url.replace(f"{host}:{port}", f"127.0.0.1:{tap.port}", 1)
+
+
+def stdio_tap(command, path, stderr):
+    """The command line of a stdio server that records and runs the command, whose stderr is added to the file."""
+    # The shell does so whatever the client does with the stderr of its child.
+    shell = ["sh", "-c", 'file=$1; shift; exec "$@" 2>>"$file"', "sh", stderr, *command]
+    return [sys.executable, __file__, *map(str, [path, *shell])]
+
+
+def ended_badly(path):
+    """How a recorded stdio server ended, if not by itself and well."""
+    ends = [message["end"] for _, message in messages(path) if "end" in message]
+    return None if ends and not any(ends) else f"the server ended with {ends}"
 
 
 def stdio(path, command):
