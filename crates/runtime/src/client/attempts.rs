@@ -5,34 +5,34 @@
     reason = "a miss is made once a failed attempt, beside a round trip to a server"
 )]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
-use steadfast_core::call::{Attempts, Failed};
+use steadfast_core::call::Attempts;
 use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::requester::End;
-use steadfast_core::exchange::{Clock as Limit, Ignored, Limits, Operation, Progress, Reply, Spec};
+use steadfast_core::exchange::{Clock as Limit, Ignored, Limits, Operation, Progress, Spec};
 use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::{ProgressToken, RequestId};
-use steadfast_core::object::Members;
-use steadfast_core::policy::breaker::{Breaker, Class, Observed, Permit};
+use steadfast_core::policy::breaker::{Class, Observed, Permit};
 use steadfast_core::policy::{Failure, RetryClass, Verdict};
 use steadfast_core::time::Instant;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
+use super::breakers::{Breakers, Permitted};
 use super::config::Config;
-use super::drive::{self, Ears, Exchanged};
+use super::drive::{self, Ears};
 use super::error::{Category, Error};
 use super::handler::{Credentials, Handler};
-use super::leg::{Detail, Outgoing};
+use super::judge::{Miss, code_of, is_error};
+use super::leg::Outgoing;
 use super::options::{CallOptions, Run};
-use super::ready::{Connector, Ready, supported_in};
+use super::ready::{Connector, Ready};
 use super::record::{Record, Recorder};
+use super::span::Span;
 use crate::clock::Clock;
 use crate::message::{self, Metadata};
 
@@ -52,33 +52,7 @@ pub(super) struct Pipeline {
     waiting: AtomicUsize,
     calls: AtomicU64,
     /// How long the last answered attempt took, in microseconds: what the next one is expected to take.
-    estimate_us: AtomicU64,
-}
-
-/// The breakers of one server and tenant: where writes fail, reads may still be served. Clients of one tenant may share
-/// them; tenants never do (D-46).
-#[derive(Debug)]
-pub struct Breakers([Mutex<Breaker>; 3]);
-
-impl Breakers {
-    /// All closed.
-    pub fn new(config: &Config) -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(Breaker::new(config.breaker))))
-    }
-
-    fn of(&self, class: Class) -> std::sync::MutexGuard<'_, Breaker> {
-        let at = match class {
-            Class::Read => 0,
-            Class::Write => 1,
-            Class::List => 2,
-        };
-        self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether all are closed.
-    pub fn are_closed(&self) -> bool {
-        self.0.iter().all(|one| one.lock().unwrap_or_else(PoisonError::into_inner).as_str() == "closed")
-    }
+    pub(super) estimate_us: AtomicU64,
 }
 
 /// One request as its caller means it.
@@ -117,7 +91,7 @@ pub(super) struct Done {
     pub(super) kind: ResultKind,
     pub(super) revision: Revision,
     pub(super) call_id: String,
-    pub(super) trace_id: String,
+    pub(super) trace: Span,
     pub(super) attempts: u32,
     pub(super) round: u32,
 }
@@ -128,38 +102,6 @@ pub(super) enum ResultKind {
     Complete,
     InputRequired,
     Task,
-}
-
-/// Why there is no result, before it is an error for the caller.
-struct Miss {
-    kind: Kind,
-    category: Category,
-    failed: Failed,
-    sentence: String,
-    clock: Option<Limit>,
-    /// The peer's own error object.
-    error: Option<Bytes>,
-    challenge: Option<String>,
-}
-
-impl Miss {
-    fn local(category: Category, sentence: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Local,
-            category,
-            failed: Failed {
-                failure: Failure::RefusedHere,
-                sent: false,
-                retry_after: None,
-                cancelled: category == Category::ClientCancelled,
-                estimate: Duration::ZERO,
-            },
-            sentence: sentence.into(),
-            clock: None,
-            error: None,
-            challenge: None,
-        }
-    }
 }
 
 impl Pipeline {
@@ -197,8 +139,8 @@ impl Pipeline {
     pub(super) async fn ask(&self, ask: Ask<'_>, options: &mut CallOptions) -> Result<Done, Error> {
         let started = self.clock.now().mono;
         let (call_id, trace, round) = match ask.leg_of {
-            Some(done) => (done.call_id.clone(), self.trace_within(&done.trace_id), done.round + 1),
-            None => (self.new_call(), self.trace(options), 0),
+            Some(done) => (done.call_id.clone(), done.trace.clone(), done.round + 1),
+            None => (self.new_call(), Span::of(options.trace.as_ref(), self.seed), 0),
         };
         let mut record = Record {
             call_id: call_id.clone(),
@@ -233,8 +175,7 @@ impl Pipeline {
             let miss = match self.attempt(&ask, options, &mut attempts, &trace, deadline, &mut record).await {
                 Ok((result, kind, revision)) => {
                     let attempts = attempts.count();
-                    let trace_id = trace.id().to_owned();
-                    return Ok(Done { result, kind, revision, call_id, trace_id, attempts, round });
+                    return Ok(Done { result, kind, revision, call_id, trace, attempts, round });
                 }
                 Err(miss) => miss,
             };
@@ -297,8 +238,8 @@ impl Pipeline {
         record.protocol_version = Some(ready.revision.as_str().to_owned());
         let permit = self.breakers.of(ask.breaker).permit(self.clock.now());
         let guard = match permit {
-            Permit::Pass => Permitted::new(self, ask.breaker, false),
-            Permit::Probe => Permitted::new(self, ask.breaker, true),
+            Permit::Pass => Permitted::new(&self.breakers, self.clock, ask.breaker, false),
+            Permit::Probe => Permitted::new(&self.breakers, self.clock, ask.breaker, true),
             Permit::Refused { .. } => {
                 let sentence = format!(
                     "server {} failed too often of late, so nothing was sent to it; try again later",
@@ -498,150 +439,6 @@ impl Pipeline {
         Ok(Prepared { spec, params, headers })
     }
 
-    /// What the end of an exchange means.
-    fn judge(
-        &self,
-        ask: &Ask<'_>,
-        ready: &Arc<Ready>,
-        exchanged: Exchanged,
-    ) -> Result<(Bytes, ResultKind, Revision), Miss> {
-        let Exchanged { end, sent, detail, network, .. } = exchanged;
-        let server = &self.config.name;
-        let estimate = Duration::from_micros(self.estimate_us.load(Ordering::Relaxed));
-        let failed = |failure| Failed {
-            failure,
-            sent,
-            retry_after: detail.retry_after,
-            cancelled: failure == Failure::Cancelled,
-            estimate,
-        };
-        let miss = |kind, category, failure, sentence: String| Miss {
-            kind,
-            category,
-            failed: failed(failure),
-            sentence,
-            clock: None,
-            error: None,
-            challenge: detail.challenge.clone(),
-        };
-        match end {
-            End::Answered(Reply::Result(result)) => {
-                let took = u64::try_from(network.as_micros()).unwrap_or(u64::MAX);
-                self.estimate_us.store(took, Ordering::Relaxed);
-                match read_result(&result, ask.kinds) {
-                    Ok(Read::Result(kind)) => Ok((result, kind, ready.revision)),
-                    Ok(Read::Declared(own)) => Err(own.miss(failed, server)),
-                    Err(why) => {
-                        let sentence = format!("server {server} answered with what is no result: {why}");
-                        Err(miss(Kind::Transport, Category::InvalidResponse, Failure::Unreadable, sentence))
-                    }
-                }
-            }
-            End::Answered(Reply::Error(error)) => Err(self.refused(ask, ready, error, &detail, failed)),
-            End::Cancelled if self.closing.is_cancelled() => Err(miss(
-                Kind::Local,
-                Category::Closed,
-                Failure::Cancelled,
-                "the client was closed".to_owned(),
-            )),
-            End::Cancelled => {
-                let sentence = "the call was cancelled".to_owned();
-                Err(miss(Kind::Local, Category::ClientCancelled, Failure::Cancelled, sentence))
-            }
-            End::TimedOut(clock) => {
-                let (failure, limit) = match clock {
-                    Limit::Idle => (Failure::TimedOutIdle, ask.limits.idle()),
-                    Limit::Maximum => (Failure::TimedOutMaximum, ask.limits.maximum()),
-                };
-                let sentence = match clock {
-                    Limit::Idle => format!("server {server} was silent for {limit:?}, the idle limit"),
-                    Limit::Maximum => {
-                        format!("the call to server {server} took as long as it may ({limit:?} at most)")
-                    }
-                };
-                Err(Miss { clock: Some(clock), ..miss(Kind::Local, Category::Deadline, failure, sentence) })
-            }
-            End::CancelledByPeer => {
-                let sentence = format!("server {server} ended the subscription");
-                Err(miss(Kind::Transport, Category::StreamEnded, Failure::StreamEnded, sentence))
-            }
-            End::Lost => {
-                let failure = detail.failure.unwrap_or(Failure::ConnectionLost);
-                let category = match failure {
-                    Failure::NothingLeft => Category::Connect,
-                    Failure::StreamEnded => Category::StreamEnded,
-                    Failure::Unreadable => Category::InvalidResponse,
-                    Failure::Unauthenticated | Failure::Forbidden => Category::Authorization,
-                    Failure::ConnectionLost => Category::TransportLost,
-                    _ => Category::HttpStatus,
-                };
-                if failure == Failure::SessionGone {
-                    self.connector.discard(ready);
-                }
-                let why =
-                    detail.remark.clone().unwrap_or_else(|| "it went away before its answer".to_owned());
-                let sentence = format!("server {server} gave no answer: {why}");
-                Err(miss(Kind::Transport, category, failure, sentence))
-            }
-        }
-    }
-
-    /// A JSON-RPC error: the peer's, or one of ours from a hop further on (ruling 9).
-    fn refused(
-        &self,
-        ask: &Ask<'_>,
-        ready: &Arc<Ready>,
-        error: Bytes,
-        detail: &Detail,
-        failed: impl Fn(Failure) -> Failed,
-    ) -> Miss {
-        let text = std::str::from_utf8(&error).unwrap_or_default();
-        let object = envelope::error_object_of(text);
-        let data = object.as_ref().and_then(|object| object.data).map(serde_json::value::RawValue::get);
-        if let Some(own) = data.and_then(Declared::of) {
-            return own.miss(failed, &self.config.name);
-        }
-        let code = object.as_ref().map_or(0, |object| object.code);
-        let names_meta = object.as_ref().is_some_and(|object| object.message.contains("_meta"));
-        let failure = match &object {
-            Some(_) => detail.of_error(code, names_meta, ask.rejects),
-            None => Failure::Unreadable,
-        };
-        if failure == Failure::SessionGone {
-            self.connector.discard(ready);
-        }
-        // Once: the attempts count it.
-        if failure == Failure::VersionRefused
-            && let Some(supported) = supported_in(data)
-            && !self.connector.version_refused(ready, supported)
-        {
-            return Miss {
-                kind: Kind::Protocol,
-                category: Category::Unsupported,
-                failed: Failed { retry_after: None, ..failed(Failure::NotDispatched) },
-                sentence: String::new(),
-                clock: None,
-                error: Some(error),
-                challenge: None,
-            };
-        }
-        Miss {
-            kind: Kind::Protocol,
-            category: Category::InvalidResponse,
-            failed: failed(failure),
-            sentence: String::new(),
-            clock: None,
-            challenge: detail.challenge.clone(),
-            error: Some(error),
-        }
-    }
-
-    /// Whether what was refused is corrected already: the connector knows another version. Refused headers are made of
-    /// the tool's schema, and would come out the same.
-    const fn is_mended(miss: &Miss) -> bool {
-        matches!(miss.failed.failure, Failure::VersionRefused)
-    }
-
     fn write(&self, mut record: Record, miss: &Miss, outcome: Outcome, verdict: &str) {
         record.cancelled = miss.failed.cancelled;
         record.error_kind = Some(miss.kind.as_str().to_owned());
@@ -706,52 +503,12 @@ impl Pipeline {
         let serial = self.calls.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}-{serial}", self.seed)
     }
-
-    /// The caller's trace, or a new one.
-    fn trace(&self, options: &CallOptions) -> Span {
-        match &options.trace {
-            Some(trace) => {
-                Span { id: trace.id().to_owned(), flags: trace.parent()[53..55].to_owned(), seed: self.seed }
-            }
-            None => {
-                let mut bytes = [0_u8; 16];
-                // Without randomness there is the client's own number, which is unlike others' at least.
-                if getrandom::fill(&mut bytes).is_err() {
-                    bytes[..8].copy_from_slice(&self.seed.to_be_bytes());
-                }
-                let id = bytes.iter().fold(String::new(), |id, byte| id + &format!("{byte:02x}"));
-                Span { id, flags: "00".to_owned(), seed: self.seed }
-            }
-        }
-    }
-
-    fn trace_within(&self, id: &str) -> Span {
-        Span { id: id.to_owned(), flags: "00".to_owned(), seed: self.seed }
-    }
 }
 
 struct Prepared {
     spec: Spec,
     params: String,
     headers: Vec<(String, String)>,
-}
-
-/// The trace that a call belongs to; every attempt is a span of its own in it (TRC-06).
-struct Span {
-    id: String,
-    flags: String,
-    seed: u64,
-}
-
-impl Span {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn parent(&self, serial: i64) -> String {
-        let span = steadfast_core::rng::Rng::new(self.seed ^ serial.unsigned_abs()).next_u64() | 1;
-        format!("00-{}-{span:016x}-{}", self.id, self.flags)
-    }
 }
 
 /// A place in the queue; given back on every path.
@@ -768,31 +525,6 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A breaker's permit; one that is dropped, because its caller was, told nothing of the server.
-struct Permitted<'a> {
-    pipeline: &'a Pipeline,
-    class: Class,
-    probe: bool,
-    observed: Observed,
-}
-
-impl<'a> Permitted<'a> {
-    const fn new(pipeline: &'a Pipeline, class: Class, probe: bool) -> Self {
-        Self { pipeline, class, probe, observed: Observed::Neutral }
-    }
-
-    fn report(mut self, observed: Observed) {
-        self.observed = observed;
-    }
-}
-
-impl Drop for Permitted<'_> {
-    fn drop(&mut self) {
-        let now = self.pipeline.clock.now();
-        self.pipeline.breakers.of(self.class).record(now, self.observed, self.probe);
     }
 }
 
@@ -822,94 +554,6 @@ impl Ears for Listener<'_> {
     fn ignored(&mut self, what: Ignored) {
         tracing::debug!(server = self.server, ?what, "ignored");
     }
-}
-
-/// The error of a Steadfast further on, which says itself what it means.
-struct Declared {
-    kind: Kind,
-    category: String,
-    outcome: Outcome,
-    retryable: bool,
-    clock: Option<Limit>,
-    sentence: String,
-}
-
-impl Declared {
-    /// From what holds `steadfast/error`: an error's `data`, or a result's `_meta`.
-    fn of(holder: &str) -> Option<Self> {
-        let holder: Value = serde_json::from_str(holder).ok()?;
-        let own = holder.get("steadfast/error")?;
-        let outcome = match own["outcome"].as_str()? {
-            "not_executed" => Outcome::NotExecuted,
-            "executed" => Outcome::Executed,
-            "unknown" => Outcome::Unknown,
-            _ => return None,
-        };
-        Some(Self {
-            kind: if own["kind"] == "transport" { Kind::Transport } else { Kind::Local },
-            category: own["category"].as_str().unwrap_or_default().to_owned(),
-            outcome,
-            retryable: own["retryable"] == true,
-            clock: match own["clock"].as_str() {
-                Some("idle") => Some(Limit::Idle),
-                Some("maximum") => Some(Limit::Maximum),
-                _ => None,
-            },
-            sentence: own["server"].as_str().unwrap_or_default().to_owned(),
-        })
-    }
-
-    fn miss(self, failed: impl Fn(Failure) -> Failed, server: &str) -> Miss {
-        let behind =
-            if self.sentence.is_empty() { String::new() } else { format!(" about {:?}", self.sentence) };
-        let category = Category::from_word(&self.category).unwrap_or(Category::TransportLost);
-        Miss {
-            kind: self.kind,
-            category,
-            failed: failed(Failure::Declared { outcome: self.outcome, retryable: self.retryable }),
-            sentence: format!("server {server} reports{behind}: {category}"),
-            clock: self.clock,
-            error: None,
-            challenge: None,
-        }
-    }
-}
-
-enum Read {
-    Result(ResultKind),
-    Declared(Declared),
-}
-
-/// Reads as much of a result as decides what it is (MSG-15, MSG-16).
-fn read_result(result: &[u8], kinds: Kinds) -> Result<Read, String> {
-    let text = std::str::from_utf8(result).map_err(|_| "it is not UTF-8".to_owned())?;
-    let members = Members::parse(text).map_err(|_| "it is no object".to_owned())?;
-    if let Some(own) =
-        members.get("_meta").filter(|meta| meta.contains("steadfast/error")).and_then(Declared::of)
-    {
-        return Ok(Read::Declared(own));
-    }
-    let Some(kind) = members.get("resultType") else { return Ok(Read::Result(ResultKind::Complete)) };
-    match kind {
-        "\"complete\"" => Ok(Read::Result(ResultKind::Complete)),
-        "\"input_required\"" if kinds.input_required => Ok(Read::Result(ResultKind::InputRequired)),
-        "\"task\"" if kinds.task => Ok(Read::Result(ResultKind::Task)),
-        other => {
-            let shown: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
-            Err(format!("its resultType {shown} is none that this method may have"))
-        }
-    }
-}
-
-fn is_error(result: &[u8]) -> bool {
-    std::str::from_utf8(result)
-        .ok()
-        .and_then(|text| Members::parse(text).ok().map(|members| members.get("isError") == Some("true")))
-        .unwrap_or_default()
-}
-
-fn code_of(error: &[u8]) -> i64 {
-    std::str::from_utf8(error).ok().and_then(envelope::error_object_of).map_or(0, |object| object.code)
 }
 
 fn budget(run: &Run) -> Miss {

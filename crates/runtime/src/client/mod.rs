@@ -7,18 +7,21 @@
 #![allow(dead_code, reason = "the seam between requests and transports is ahead of both for a few commits")]
 
 mod attempts;
+mod breakers;
 mod config;
 mod drive;
 mod error;
 mod handler;
 mod http;
 mod inbound;
+mod judge;
 mod leg;
 mod link;
 mod options;
 mod ready;
 mod record;
 mod rounds;
+mod span;
 mod stdio;
 
 use std::fmt;
@@ -42,7 +45,7 @@ use crate::message;
 use attempts::{Ask, Kinds, Pipeline};
 use ready::{Connector, Target};
 
-pub use attempts::Breakers;
+pub use breakers::Breakers;
 pub use config::{Config, Context, ToolContract};
 pub use error::{Category, Error};
 pub use handler::{Answering, Credentials, Handler, Headers, NoAnswer, Question, Silent};
