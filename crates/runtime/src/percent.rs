@@ -1,5 +1,18 @@
 //! Percent-encoding, as URIs and their fragments carry text.
 
+/// A path as a URI carries it: its separators stay.
+pub(crate) fn encode_path(path: &str) -> String {
+    path.bytes().fold(String::with_capacity(path.len()), |mut encoded, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(char::from(byte));
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+        encoded
+    })
+}
+
 /// The text that a value of a URI stands for; `None` if it stands for none.
 pub(crate) fn decode(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());

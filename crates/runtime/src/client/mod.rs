@@ -12,6 +12,7 @@ mod config;
 mod drive;
 mod error;
 mod handler;
+mod host;
 mod http;
 mod inbound;
 mod judge;
@@ -20,6 +21,7 @@ mod link;
 mod options;
 mod ready;
 mod record;
+mod roots;
 mod rounds;
 mod span;
 mod stdio;
@@ -44,15 +46,18 @@ use crate::clock::Clock;
 use crate::message;
 use attempts::{Ask, Kinds, Pipeline};
 use ready::{Connector, Target};
+use roots::Lending;
 
 pub use breakers::Breakers;
 pub use config::{Config, Context, ToolContract};
 pub use error::{Category, Error};
 pub use handler::{Answering, Credentials, Handler, Headers, NoAnswer, Question, Silent};
+pub use host::{Host, HostError, Identity};
 pub use http::Endpoint;
 pub use options::{CallOptions, OnNote, OnProgress, Run};
 pub use ready::{ConnectionState, Facts};
 pub use record::{Recent, Record, Recorder};
+pub use roots::{RootError, Roots};
 pub use stdio::Command;
 
 /// A connector to one server. Clones are the same client; calls run side by side.
@@ -103,6 +108,7 @@ pub struct Answered {
 }
 
 /// Puts a client together.
+#[derive(Clone)]
 pub struct Builder {
     target: Target,
     config: Config,
@@ -110,6 +116,7 @@ pub struct Builder {
     credentials: Option<Arc<dyn Credentials>>,
     recorder: Option<Arc<dyn Recorder>>,
     breakers: Option<Arc<Breakers>>,
+    roots: Roots,
 }
 
 impl fmt::Debug for Builder {
@@ -119,8 +126,16 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    const fn new(target: Target, config: Config, handler: Arc<dyn Handler>) -> Self {
-        Self { target, config, handler, credentials: None, recorder: None, breakers: None }
+    fn new(target: Target, config: Config, handler: Arc<dyn Handler>) -> Self {
+        Self {
+            target,
+            config,
+            handler,
+            credentials: None,
+            recorder: None,
+            breakers: None,
+            roots: Roots::default(),
+        }
     }
 
     /// How the server is treated.
@@ -134,6 +149,13 @@ impl Builder {
     #[must_use]
     pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
         self.handler = handler;
+        self
+    }
+
+    /// The directories that the server is lent: they are declared, and `roots/list` is answered with them.
+    #[must_use]
+    pub fn roots(mut self, roots: Roots) -> Self {
+        self.roots = roots;
         self
     }
 
@@ -165,11 +187,16 @@ impl Builder {
         let _ = getrandom::fill(&mut seed);
         let clock = Clock::start();
         let config = Arc::new(self.config);
+        let handler = if self.roots.is_empty() {
+            self.handler
+        } else {
+            Arc::new(Lending { handler: self.handler, roots: self.roots })
+        };
         let closing = CancellationToken::new();
         let connector = Arc::new(Connector::new(
             clock,
             Arc::clone(&config),
-            Arc::clone(&self.handler),
+            Arc::clone(&handler),
             self.target,
             closing.clone(),
         ));
@@ -184,7 +211,7 @@ impl Builder {
             config,
             clock,
             connector,
-            self.handler,
+            handler,
             self.credentials,
             recorder,
             breakers,

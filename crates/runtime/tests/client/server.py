@@ -29,6 +29,14 @@ def call(id, params):
             required = {"resultType": "input_required", "inputRequests": {"sure": question}, "requestState": '{"n": 1.0}'}
             return answer(id, result=required)
         return answer(id, result=text("asked"))
+    if params["name"] == "where":
+        if "inputResponses" not in params:
+            required = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list", "params": {}}}}
+            return answer(id, result=required)
+        roots = [root["uri"] for root in params["inputResponses"]["r"]["roots"]]
+        return answer(id, result=text(" ".join(roots)))
+    if params["name"] == "fail":
+        sys.exit(3)
     if params["name"] == "strange":
         return answer(id, result={"resultType": "strange"})
     # A key is enforced here: what it did is never done again.
