@@ -3,31 +3,54 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use tokio_util::sync::CancellationToken;
+
+use crate::ui;
+
 /// What a command returns: its exit code, or why it could not run.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
-/// The command's own word for how it ended. Documented in `steadfast call --help`.
+/// How a command ended, for whoever started it. The commands that speak to a server tell theirs in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// The tool answered that its work failed (`isError`), or a check found something.
-    Negative = 1,
+    /// A check found something, or nothing was found.
+    Negative,
     /// The command line or a file is not usable; also clap's own code.
-    Usage = 2,
-    /// The peer answered with a JSON-RPC error.
-    Protocol = 3,
-    /// Not executed: refused, or nothing left.
-    NotExecuted = 4,
-    /// Unknown: bytes left and no answer came.
-    Unknown = 5,
-    /// A limit was reached after bytes had left.
-    TimedOut = 6,
+    Usage,
+    /// The tool answered that its work failed (`isError`).
+    Tool,
+    /// The server answered with a JSON-RPC error.
+    Protocol,
+    /// The way to the server broke; what was asked for certainly did not happen, or changes nothing.
+    Transport,
+    /// Ended on this side: a limit, a breaker, a validation.
+    Local,
+    /// It may or may not have been executed.
+    Unknown,
+    /// What the ledger refuses, as its commands count it.
+    Refused,
     /// Cancelled by Ctrl-C, as shells count it.
-    Cancelled = 130,
+    Cancelled,
+}
+
+impl Code {
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Negative => 1,
+            Self::Usage => 2,
+            Self::Tool => 3,
+            Self::Protocol | Self::Refused => 4,
+            Self::Transport => 5,
+            Self::Local => 6,
+            Self::Unknown => 7,
+            Self::Cancelled => 130,
+        }
+    }
 }
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
-        Self::from(code as u8)
+        Self::from(code.number())
     }
 }
 
@@ -48,7 +71,7 @@ impl Failure {
         if self.sentence.is_empty() {
             return ExitCode::SUCCESS;
         }
-        eprintln!("steadfast: {}", self.sentence);
+        eprintln!("steadfast: {}", ui::one_line(&self.sentence));
         self.code.into()
     }
 }
@@ -72,8 +95,19 @@ pub(crate) async fn asked_to_end() {
     tokio::spawn(async {
         asked().await;
         eprintln!("steadfast: ended at once; what was running has no known outcome");
-        std::process::exit(Code::Cancelled as i32);
+        std::process::exit(Code::Cancelled.number().into());
     });
+}
+
+/// Thrown once the process is asked to end, so that what runs is cancelled properly; asked a second time it ends at once.
+pub(crate) fn cancel_when_asked() -> CancellationToken {
+    let cancel = CancellationToken::new();
+    let thrown = cancel.clone();
+    tokio::spawn(async move {
+        asked_to_end().await;
+        thrown.cancel();
+    });
+    cancel
 }
 
 async fn asked() {

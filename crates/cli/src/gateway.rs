@@ -46,11 +46,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     if http.is_none() && !stdio {
         return Err(Failure::new(Code::Usage, "the gateway has no host side; give --http ADDR or --stdio"));
     }
+    let (name, server) = config.only_server()?;
     crate::exit::run_async(async {
-        let mut servers = config.servers.iter();
-        let Some((name, server)) = servers.next() else {
-            return Err(Failure::new(Code::Usage, "the configuration names no server; add one"));
-        };
         let route = Arc::new(Route::open(name, server, folder, limits)?);
         let service = Arc::new(Forward(Arc::clone(&route)));
         let listener = match &http {

@@ -137,10 +137,7 @@ fn reconcile(
     let line = match &found[..] {
         [line] => line,
         [] => {
-            return Err(Failure::new(
-                Code::NotExecuted,
-                "there is no record under this key; see ledger list",
-            ));
+            return Err(Failure::new(Code::Refused, "there is no record under this key; see ledger list"));
         }
         _ => {
             let sentence =
@@ -170,6 +167,6 @@ fn reconcile(
             print(&lines, place.json)?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Err(Failure::new(Code::NotExecuted, error)),
+        Err(error) => Err(Failure::new(Code::Refused, error)),
     }
 }

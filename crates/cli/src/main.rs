@@ -2,12 +2,15 @@
 
 mod call;
 mod demo;
+mod discover;
 mod evidence;
 mod exit;
 mod gateway;
 mod ledger;
+mod progress;
 mod review;
 mod serve;
+mod server;
 mod sim;
 mod store;
 mod story;
@@ -29,6 +32,7 @@ enum Command {
     Serve(serve::Args),
     Gateway(gateway::Args),
     Call(call::Args),
+    Discover(discover::Args),
     Ledger(ledger::Args),
     Review(review::Args),
     Evidence(evidence::Args),
@@ -41,6 +45,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Call(args) => call::run(args),
+        Command::Discover(args) => discover::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Review(args) => review::run(args),
         Command::Evidence(args) => evidence::run(args),

@@ -172,19 +172,86 @@ fn the_ledger_is_listed_shown_and_only_an_unknown_is_reconciled() {
     assert!(sentence(&refused).contains("committed"));
 }
 
+// shows: D-45
+#[test]
+fn the_exit_code_says_whose_failure_it_was() {
+    let shop = ["--", env!("CARGO_BIN_EXE_steadfast"), "serve", "--stdio"];
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("dies.py");
+    // It answers the probe, and dies of the call.
+    std::fs::write(
+        &script,
+        r#"
+import json, sys
+id = json.loads(sys.stdin.readline())["id"]
+found = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+print(json.dumps({"jsonrpc": "2.0", "id": id, "result": found}), flush=True)
+sys.stdin.readline()
+"#,
+    )
+    .unwrap();
+    let dies = ["--", "python3", script.to_str().unwrap()];
+    let long = r#"{"steps":1000000,"step_ms":20}"#;
+    for (args, server, code, terminal) in [
+        (&["call", "echo", r#"{"a":9007199254740993}"#][..], &shop[..], 0, "completed"),
+        (&["call", "fail_in", r#"{"kind":"tool_error"}"#], &shop, 3, "tool_error"),
+        (&["call", "no_such_tool"], &shop, 4, "failed"),
+        (&["call", "t"], &["--", "true"], 5, "not_executed"),
+        // The default idle limit is longer than this maximum, which is no contradiction.
+        (&["call", "--max", "300ms", "count_slowly", long], &shop, 7, "timed_out_max"),
+        (&["call", "t"], &dies, 7, "unknown"),
+    ] {
+        let output = steadfast(&[args, &["--json"], server].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
+        let report = json_of(&output);
+        assert_eq!(report["terminal"], terminal, "{report}");
+        assert!(!report["call_id"].as_str().unwrap().is_empty());
+        let help = steadfast(&[args[0], "--help"]).stdout;
+        assert!(String::from_utf8(help).unwrap().contains(&format!("{code} ")), "{code} is not documented");
+    }
+    let echoed = steadfast(&[&["call", "echo", r#"{"a":9007199254740993}"#][..], &shop].concat());
+    assert_eq!(String::from_utf8(echoed.stdout).unwrap(), "{\"a\":9007199254740993}\n", "digit for digit");
+}
+
+// shows: D-29
+#[test]
+fn d_50_discover_tells_what_a_server_says_of_itself() {
+    let shop = ["--", env!("CARGO_BIN_EXE_steadfast"), "serve", "--stdio"];
+    let found = json_of(&steadfast(&[&["discover", "--json"][..], &shop].concat()));
+    assert_eq!((&found["revision"], &found["era"]), (&json!("2026-07-28"), &json!("modern")));
+    assert!(found["capabilities"]["tools"].is_object(), "{found}");
+    let text = String::from_utf8(steadfast(&[&["discover"][..], &shop].concat()).stdout).unwrap();
+    assert!(text.contains("2026-07-28 (modern)") && text.contains("tools"), "{text}");
+    let silent = steadfast(&["discover", "--", "false"]);
+    assert_eq!(silent.status.code(), Some(5));
+    sentence(&silent);
+}
+
 #[test]
 fn errors_are_one_sentence_and_have_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.toml");
     std::fs::write(&bad, "[servers.shop]\nurl = 'http://127.0.0.1:1/mcp'\ncolour = 1\n").unwrap();
     let bad = bad.to_str().unwrap();
+    let two = folder.path().join("two.toml");
+    let servers = "[servers.shop]\nurl = 'http://127.0.0.1:1/mcp'\n[servers.other]\ncommand = 'cat'\n";
+    std::fs::write(&two, servers).unwrap();
+    let two = two.to_str().unwrap();
     for (args, code, part) in [
-        (vec!["call", "http://127.0.0.1:1/mcp", "echo"], 4, "no connection"),
+        (vec!["call", "http://127.0.0.1:1/mcp", "echo"], 5, "no connection"),
+        (vec!["call", "shop", "echo"], 2, "--config FILE"),
+        (vec!["call", "--config", two, "shoe", "echo"], 2, "other, shop"),
+        (vec!["call", "--config", two, "shop", "echo"], 5, "no connection"),
+        (vec!["call", "--config", two, "shop"], 2, "no tool is named"),
+        (vec!["call", "--max", "0s", "http://127.0.0.1:1/mcp", "echo"], 2, "positive"),
+        (vec!["discover", "http://127.0.0.1:1/mcp"], 5, "no connection"),
+        (vec!["discover"], 2, "no server is named"),
         (vec!["call", "ftp://x/mcp", "echo"], 2, "http://HOST"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", "[]"], 2, "JSON object"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":1,"a":2}"#], 2, "occurs twice"),
-        (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":9007199254740993}"#], 2, "/a"),
-        (vec!["call", "echo", "{}", "--", "/no/such/program"], 4, "/no/such/program"),
+        (vec!["call", "--key", "k", "http://127.0.0.1:1/mcp", "echo", r#"{"a":9007199254740993}"#], 2, "/a"),
+        (vec!["call", "echo", "{}", "--", "/no/such/program"], 5, "/no/such/program"),
+        (vec!["gateway", "--config", two, "--stdio"], 2, "2 servers"),
         (vec!["gateway", "--config", "/no/such/file.toml", "--stdio"], 2, "/no/such/file.toml"),
         (vec!["gateway", "--config", bad, "--stdio"], 2, "colour"),
         (vec!["review", "/no/such/file.toml"], 2, "/no/such/file.toml"),
@@ -207,6 +274,7 @@ fn every_command_has_help_with_an_example() {
         &["serve"],
         &["gateway"],
         &["call"],
+        &["discover"],
         &["ledger"],
         &["ledger", "list"],
         &["ledger", "show"],

@@ -249,9 +249,9 @@ fn ruling_09_the_outcome_survives_the_gateway() {
     };
     let modern = format!("{}\n{}\n", discovered(1), discovered(2));
     for (script, code) in [
-        (format!("{modern}cat >/dev/null"), 6),
-        (format!("{modern}read line; exit 3"), 5),
-        ("exit 0".to_owned(), 4),
+        (format!("{modern}cat >/dev/null"), 7),
+        (format!("{modern}read line; exit 3"), 7),
+        ("exit 0".to_owned(), 5),
     ] {
         let path = folder.path().join("server.sh");
         fs::write(&path, &script).unwrap();

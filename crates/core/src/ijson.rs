@@ -77,10 +77,7 @@ impl Document {
     pub fn parse(json: &[u8]) -> Result<Self, Fault> {
         let text = core::str::from_utf8(json)
             .map_err(|_| Fault { what: FaultKind::Malformed, pointer: String::new() })?;
-        let mut reader = Reader { text, at: 0, path: Vec::new(), values: 0 };
-        let value = reader.value()?;
-        reader.space();
-        if reader.at < text.len() { reader.fault(FaultKind::Trailing) } else { Ok(Self(value)) }
+        Reader { text, at: 0, path: Vec::new(), values: 0, any_number: false }.whole().map(Self)
     }
 
     /// The value without members, `{}`: what absent arguments are (ruling 4).
@@ -143,6 +140,15 @@ impl Document {
         write(&self.0, &mut text);
         text
     }
+}
+
+/// Checks a text that no fingerprint is made of: as [`Document::parse`], but for its numbers, which may have any size and
+/// any digits, since they travel as they are written.
+///
+/// # Errors
+/// The first fault, with the pointer to its place.
+pub fn check(json: &str) -> Result<(), Fault> {
+    Reader { text: json, at: 0, path: Vec::new(), values: 0, any_number: true }.whole().map(drop)
 }
 
 /// The reference tokens of a pointer; `None` if it is none.
@@ -218,6 +224,8 @@ struct Reader<'a> {
     at: usize,
     path: Vec<Step>,
     values: usize,
+    /// Numbers that a double cannot hold may pass.
+    any_number: bool,
 }
 
 enum Step {
@@ -226,6 +234,12 @@ enum Step {
 }
 
 impl Reader<'_> {
+    fn whole(mut self) -> Result<Value, Fault> {
+        let value = self.value()?;
+        self.space();
+        if self.at < self.text.len() { self.fault(FaultKind::Trailing) } else { Ok(value) }
+    }
+
     fn value(&mut self) -> Result<Value, Fault> {
         self.values += 1;
         if self.values > MAX_VALUES {
@@ -387,6 +401,9 @@ impl Reader<'_> {
             return self.fault(FaultKind::Malformed);
         }
         let written = &self.text[start..self.at];
+        if self.any_number {
+            return Ok(Value::Number(written.to_owned()));
+        }
         let Some(double) = written.parse::<f64>().ok().filter(|double| double.is_finite()) else {
             return self.fault(FaultKind::InexactNumber);
         };
@@ -615,6 +632,17 @@ mod tests {
         #[test]
         fn i_27_the_guard_takes_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Document::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn without_a_fingerprint_numbers_may_be_of_any_size_and_all_else_is_as_strict() {
+        for text in ["9007199254740993", r#"{"a":[1e999,-0.1234567890123456789]}"#] {
+            assert!(Document::parse(text.as_bytes()).is_err());
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        for text in ["01", "1.", r#"{"a":1,"a":1}"#, r#""\ud800""#, "1 2", "{", ""] {
+            assert!(check(text).is_err(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast::client::{CallOptions, Client, ClientError, Command, Config, Error};
+use steadfast::client::{CallOptions, Client, ClientError, Config, Error};
 use steadfast::message::OwnError;
 use steadfast::server::{Answer, Answering, Caller, Context, Request, Service};
 use steadfast_core::era::Wish;
@@ -28,15 +28,7 @@ impl Route {
     /// # Errors
     /// The URL is not usable.
     pub fn open(name: &str, server: &Server, folder: &Path, limits: Limits) -> Result<Self, ClientError> {
-        let client = match (&server.url, &server.command) {
-            (Some(url), _) => Client::of_url(url)?,
-            (None, program) => Client::of_command(Command {
-                program: program.clone().unwrap_or_default().into(),
-                args: server.args.iter().map(Into::into).collect(),
-                env: server.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-                cwd: server.cwd.as_ref().map(|cwd| folder.join(cwd)),
-            }),
-        };
+        let client = server.client(folder)?;
         // The host is modern, and nothing translates yet between it and a legacy server.
         let config = Config { name: name.to_owned(), era: Wish::Modern, limits, ..Config::default() };
         Ok(Self { name: name.to_owned(), client: client.config(config).build() })

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use steadfast::client::{Builder, Client, ClientError, Command};
 use steadfast_core::exchange::{Limits, LimitsError};
 use steadfast_core::units;
 
@@ -68,6 +69,24 @@ pub struct Server {
     pub cwd: Option<PathBuf>,
 }
 
+impl Server {
+    /// A client of it, to be told how the server is treated. A relative `cwd` starts at `folder`.
+    ///
+    /// # Errors
+    /// The URL is not usable.
+    pub fn client(&self, folder: &Path) -> Result<Builder, ClientError> {
+        match (&self.url, &self.command) {
+            (Some(url), _) => Client::of_url(url),
+            (None, program) => Ok(Client::of_command(Command {
+                program: program.clone().unwrap_or_default().into(),
+                args: self.args.iter().map(Into::into).collect(),
+                env: self.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                cwd: self.cwd.as_ref().map(|cwd| folder.join(cwd)),
+            })),
+        }
+    }
+}
+
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -90,9 +109,20 @@ pub enum ConfigError {
     /// The limits contradict each other.
     #[error("the configuration's [defaults] are not usable: {0}")]
     Limits(#[from] LimitsError),
+    /// No server at all.
+    #[error("the configuration {0:?} names no server; add one under [servers.NAME]")]
+    NoServer(PathBuf),
     /// Not exactly one server.
     #[error("the configuration names {0} servers, and this version forwards exactly one; keep one")]
     ServerCount(usize),
+    /// A server that is not there.
+    #[error("the configuration names no server {name:?}; it has {known}")]
+    UnknownServer {
+        /// As it was asked for.
+        name: String,
+        /// Those that are there.
+        known: String,
+    },
     /// Ruling 22.
     #[error("the server name {0:?} is not usable; use 1 to 32 of a-z, 0-9 and -")]
     ServerName(String),
@@ -115,8 +145,31 @@ impl Config {
         } else {
             toml::from_str(&text).map_err(|error| shape(error.to_string().trim_end().replace('\n', " ")))?
         };
-        config.check()?;
+        config.check(path)?;
         Ok(config)
+    }
+
+    /// The server with this name.
+    ///
+    /// # Errors
+    /// There is none; the error says which there are.
+    pub fn server(&self, name: &str) -> Result<&Server, ConfigError> {
+        self.servers.get(name).ok_or_else(|| ConfigError::UnknownServer {
+            name: name.to_owned(),
+            known: self.servers.keys().cloned().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The one server that is forwarded to, and its name.
+    ///
+    /// # Errors
+    /// There are several.
+    pub fn only_server(&self) -> Result<(&str, &Server), ConfigError> {
+        let mut servers = self.servers.iter();
+        match (servers.next(), servers.next()) {
+            (Some((name, server)), None) => Ok((name, server)),
+            _ => Err(ConfigError::ServerCount(self.servers.len())),
+        }
     }
 
     /// The two limits of every request.
@@ -127,10 +180,10 @@ impl Config {
         Limits::new(self.defaults.idle_timeout, self.defaults.max_timeout)
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
         self.limits()?;
-        if self.servers.len() != 1 {
-            return Err(ConfigError::ServerCount(self.servers.len()));
+        if self.servers.is_empty() {
+            return Err(ConfigError::NoServer(path.to_owned()));
         }
         for (name, server) in &self.servers {
             let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -181,12 +234,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_found_by_its_name_or_as_the_only_one() {
+        let text = "[servers.shop]\nurl = 'http://h/mcp'\n";
+        let one = read(text, "toml").unwrap();
+        assert_eq!(one.only_server().unwrap().0, "shop");
+        let two = read(&format!("{text}[servers.other]\ncommand = 'x'\n"), "toml").unwrap();
+        assert!(two.only_server().unwrap_err().to_string().contains("2 servers"));
+        assert_eq!(two.server("other").unwrap().command.as_deref(), Some("x"));
+        assert!(two.server("sho").unwrap_err().to_string().contains("other, shop"));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (text, part) in [
             ("[servers.Shop]\nurl = 'x'", "a-z, 0-9"),
             ("[servers.shop]\n", "either url or command"),
             ("[servers.shop]\nurl = 'x'\ncommand = 'y'", "not both"),
-            ("[servers]\n", "0 servers"),
+            ("[servers]\n", "names no server"),
             ("[servers.shop]\nurl = 'x'\ncolour = 'red'", "colour"),
             ("[defaults]\nidle_timeout = '2 s'\n[servers.shop]\nurl = 'x'", "not a duration"),
             ("[defaults]\nidle_timeout = '2h'\n[servers.shop]\nurl = 'x'", "longer than the maximum"),
