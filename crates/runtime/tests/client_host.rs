@@ -4,20 +4,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steadfast::client::{
-    CallOptions, Category, Client, Command, Config, Context, Error, Host, HostError, Identity, Recent, Roots,
+    CallOptions, Category, Client, Command, Config, ConnectionState, Context, Error, Host, HostError,
+    Identity, Recent, Roots,
 };
 use steadfast::core::call::Policy;
+use steadfast::core::exchange::Limits;
 use steadfast::core::policy::breaker::Thresholds;
 
 const GRACE: Duration = Duration::from_secs(5);
 
+fn child(script: &str, args: &[&str], folder: &Path) -> Command {
+    let script = format!("{}/tests/client/{script}", env!("CARGO_MANIFEST_DIR"));
+    let args = std::iter::once(script.into()).chain(args.iter().map(Into::into)).chain([folder.into()]);
+    Command { program: "python3".into(), args: args.collect(), env: Vec::new(), cwd: None }
+}
+
 /// A server that writes to its own folder, and whose breaker opens at the second failure.
 fn add(host: &Host, name: &str, folder: &Path) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client/server.py");
-    let args = [script.into(), "modern".into(), folder.into()].to_vec();
-    let command = Command { program: "python3".into(), args, env: Vec::new(), cwd: None };
+    let command = child("server.py", &["modern"], folder);
     let config = Config {
         name: name.to_owned(),
         retry: Policy { max_attempts: 1, ..Config::default().retry },
@@ -66,6 +72,7 @@ async fn d_26_d_41_clients_of_a_host_share_breakers_within_a_tenant_and_records_
     assert_eq!(fail(&ann_shop).await, Category::TransportLost);
     assert_eq!(fail(&ann_shop).await, Category::TransportLost);
     assert_eq!(fail(&ann_shop).await, Category::BreakerOpen);
+    assert_eq!(started(shop.path()), 3, "and starts nothing either");
     assert_eq!(fail(&ben_shop).await, Category::BreakerOpen);
     assert_eq!(fail(&host.client("shop", &eve).unwrap()).await, Category::TransportLost);
     assert_eq!(fail(&host.client("notes", &ann).unwrap()).await, Category::TransportLost);
@@ -81,6 +88,36 @@ async fn d_26_d_41_clients_of_a_host_share_breakers_within_a_tenant_and_records_
     host.close(GRACE).await;
     assert_eq!(fail(&eve_notes).await, Category::Closed);
     assert_eq!(host.client("notes", &eve).unwrap_err(), HostError::Closed);
+}
+
+// Silence is waited for in real time; a healthy answer takes a hundredth of it.
+#[tokio::test]
+async fn d_46_a_client_whose_breaker_is_not_closed_is_degraded_and_ready_after_a_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config {
+        limits: Limits::new(Duration::from_secs(2), Duration::from_secs(60)).unwrap(),
+        breaker: Thresholds { failures: 1, cooldown: Duration::ZERO, ..Thresholds::DEFAULT },
+        ..Config::default()
+    };
+    let client =
+        Client::of_command(child("crowd.py", &["shop", "acme"], folder.path())).config(config).build();
+    let call = |fault: &str| {
+        let arguments = json!({ "task": 1, "call": 1, "fault": fault }).to_string();
+        let client = client.clone();
+        async move {
+            let options = CallOptions { on_progress: Some(Box::new(drop)), ..CallOptions::default() };
+            client.call_tool("work", &arguments, options).await
+        }
+    };
+    assert_eq!(*client.state().borrow(), ConnectionState::Disconnected);
+    call("none").await.unwrap();
+    assert_eq!(*client.state().borrow(), ConnectionState::Ready);
+    call("outage").await.unwrap_err();
+    assert_eq!(*client.state().borrow(), ConnectionState::Degraded);
+    call("none").await.unwrap();
+    assert_eq!(*client.state().borrow(), ConnectionState::Ready);
+    client.close(GRACE).await;
+    assert_eq!(*client.state().borrow(), ConnectionState::Disconnected);
 }
 
 #[tokio::test]

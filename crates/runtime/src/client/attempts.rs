@@ -231,11 +231,8 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<(Bytes, ResultKind, Revision), Miss> {
         self.may_go_on(options)?;
-        let ready = self.connection(options, deadline).await;
         record.attempt = attempts.begin();
-        let ready = ready?;
-        record.transport = Some(ready.link.transport().as_str().to_owned());
-        record.protocol_version = Some(ready.revision.as_str().to_owned());
+        // Asked first: an open breaker starts no child either.
         let permit = self.breakers.of(ask.breaker).permit(self.clock.now());
         let guard = match permit {
             Permit::Pass => Permitted::new(&self.breakers, self.clock, ask.breaker, false),
@@ -248,6 +245,17 @@ impl Pipeline {
                 return Err(Miss::local(Category::BreakerOpen, sentence));
             }
         };
+        let ready = match self.connection(options, deadline).await {
+            Ok(ready) => ready,
+            Err(miss) => {
+                if miss.kind == Kind::Transport {
+                    guard.report(Observed::of(miss.failed.failure));
+                }
+                return Err(miss);
+            }
+        };
+        record.transport = Some(ready.link.transport().as_str().to_owned());
+        record.protocol_version = Some(ready.revision.as_str().to_owned());
         if let Some(run) = &options.run {
             run.spend().map_err(|()| budget(run))?;
         }
@@ -282,6 +290,7 @@ impl Pipeline {
                 guard.report(Observed::of(miss.failed.failure));
             }
         }
+        self.connector.degraded(!self.breakers.are_closed());
         if let Ok((result, ..)) = &judged {
             record.outcome = Outcome::Executed.as_str().to_owned();
             if is_error(result) {

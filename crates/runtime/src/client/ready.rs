@@ -173,6 +173,21 @@ impl Connector {
         self.state.subscribe()
     }
 
+    /// A connection that is there works in part, or wholly again.
+    pub(super) fn degraded(&self, degraded: bool) {
+        self.state.send_if_modified(|state| {
+            let now = match *state {
+                ConnectionState::Ready | ConnectionState::Degraded if degraded => ConnectionState::Degraded,
+                ConnectionState::Ready | ConnectionState::Degraded => ConnectionState::Ready,
+                ConnectionState::Disconnected
+                | ConnectionState::Probing
+                | ConnectionState::Reconnecting
+                | ConnectionState::Unsupported => return false,
+            };
+            std::mem::replace(state, now) != now
+        });
+    }
+
     pub(super) fn next_id(&self) -> i64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
