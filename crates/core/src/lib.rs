@@ -4,9 +4,9 @@
 //! [`time`], [`ids`] and [`error`] are the words. [`envelope`] and [`ijson`] read what came over the wire.
 //! [`exchange`] is the life of one request on one hop; [`policy`] says what may be repeated and when, [`call`] is one
 //! call over many exchanges, [`era`] which half of the protocol's history a server speaks;
-//! [`ledger`] and [`fingerprint`] say what a key means. [`sse`], [`stdio`] are the codecs and the bounded
-//! queue; [`subscription`] and [`task`] the long lives; [`review`] judges a description of an operation by
-//! the same tables.
+//! [`ledger`] and [`fingerprint`] say what a key means. [`catalog`] is what a server offers, kept for a while.
+//! [`sse`], [`stdio`] are the codecs and the bounded queue; [`subscription`] and [`task`] the long lives; [`review`]
+//! judges a description of an operation by the same tables.
 //!
 //! # The contract of every state machine
 //! **Change, then drain, then change.** `handle(now, input)` changes state; `poll_output()` is drained until it
@@ -19,6 +19,7 @@
 extern crate alloc;
 
 pub mod call;
+pub mod catalog;
 pub mod envelope;
 pub mod era;
 pub mod error;
