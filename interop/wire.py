@@ -108,10 +108,10 @@ def stdio_tap(command, path, stderr):
     return [sys.executable, __file__, *map(str, [path, *shell])]
 
 
-def ended_badly(path):
-    """How a recorded stdio server ended, if not by itself and well."""
+def ended_badly(path, well=(0,)):
+    """How a recorded stdio server ended, if not as it ends well."""
     ends = [message["end"] for _, message in messages(path) if "end" in message]
-    return None if ends and not any(ends) else f"the server ended with {ends}"
+    return None if ends and all(end in well for end in ends) else f"the server ended with {ends}"
 
 
 def stdio(path, command):

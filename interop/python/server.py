@@ -41,15 +41,6 @@ async def count_slowly(steps: int, step_ms: int, ctx: Context) -> str:
     return f"{steps} steps done"
 
 
-@mcp.tool()
-async def fail_in(kind: Literal["never"]) -> str:
-    try:
-        await anyio.sleep_forever()
-    except anyio.get_cancelled_exc_class():
-        print("fail_in was cancelled", file=sys.stderr, flush=True)
-        raise
-
-
 @mcp.resource(WIDGETS)
 def widget() -> str:
     return f"{stock} available"

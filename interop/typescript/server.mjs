@@ -3,6 +3,7 @@
 
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from "@modelcontextprotocol/node";
@@ -33,9 +34,9 @@ function shop(changed) {
   server.registerTool("count_slowly", { inputSchema: count }, async ({ steps, step_ms }, { mcpReq }) => {
     const progressToken = mcpReq._meta?.progressToken;
     for (let progress = 1; progress <= steps; progress += 1) {
-      await new Promise((resolve) => setTimeout(resolve, step_ms));
-      if (mcpReq.signal.aborted) {
-        console.error(`count_slowly was cancelled after ${progress} of ${steps} steps`);
+      const step = sleep(step_ms, "done", { signal: mcpReq.signal }).catch(() => "aborted");
+      if ((await step) === "aborted") {
+        console.error(`count_slowly was cancelled after ${progress - 1} of ${steps} steps`);
         return text("stopped");
       }
       if (progressToken !== undefined) {
@@ -43,12 +44,6 @@ function shop(changed) {
       }
     }
     return text(`${steps} steps done`);
-  });
-
-  server.registerTool("fail_in", { inputSchema: z.object({ kind: z.literal("never") }) }, async (_, { mcpReq }) => {
-    await new Promise((resolve) => mcpReq.signal.addEventListener("abort", resolve));
-    console.error("fail_in was cancelled");
-    return text("stopped");
   });
 
   server.registerResource("widget", WIDGETS, {}, (uri) => ({ contents: [{ uri: uri.href, text: `${stock} available` }] }));

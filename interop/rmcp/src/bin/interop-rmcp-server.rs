@@ -191,7 +191,6 @@ impl ServerHandler for Counter {
         let mut tools = vec![
             tool("echo", json!({ "type": "object" })),
             tool("count_slowly", count.clone()),
-            tool("fail_in", json!({ "type": "object", "properties": { "kind": { "const": "never" } } })),
             tool("reserve_inventory", json!({ "type": "object", "required": ["sku", "quantity", "tenant"] })),
             tool("open_till", json!({ "type": "object" })),
             tool("ask_name", json!({ "type": "object" })),
@@ -216,11 +215,6 @@ impl ServerHandler for Counter {
             "echo" => Ok(text(arguments.to_string())),
             "count_slowly" => Ok(self.count(number("steps"), step, &context).await),
             "long_job" => Ok(self.job(number("steps"), step)),
-            "fail_in" => {
-                context.ct.cancelled().await;
-                eprintln!("fail_in was cancelled");
-                Ok(text("stopped"))
-            }
             "reserve_inventory" => {
                 self.0.state.lock().expect("no holder panics").stock -= 1;
                 self.change(Change::Stock).await;
