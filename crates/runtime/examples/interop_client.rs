@@ -3,6 +3,7 @@
 //! `ok NAME` or `failed NAME: WHY`, as `interop/table.py` reads them. `--everything` names a server that has other tools
 //! than `shop`; into FILE goes what the server says on stderr, so that the next call waits until the last one's end was
 //! seen there.
+#![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::path::PathBuf;
