@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steadfast::client::{
     CallOptions, Category, Client, Command, Config, ConnectionState, Context, Error, Host, HostError,
-    Identity, Recent, Roots,
+    Identity, Recent, Roots, Run,
 };
 use steadfast::core::call::Policy;
+use steadfast::core::error::Outcome;
 use steadfast::core::exchange::Limits;
 use steadfast::core::policy::breaker::Thresholds;
 
@@ -149,4 +150,33 @@ fn names_are_unique_and_an_unknown_one_is_told() {
     assert_eq!(host.add(twice), Err(HostError::Twice("notes".to_owned())));
     let unknown = host.client("shop", &Identity::default()).unwrap_err();
     assert_eq!(unknown, HostError::Unknown("shop".to_owned()));
+}
+
+// Real time: the pauses before rounds without questions begin at 250 ms.
+// shows: MRT-20, D-41
+#[tokio::test]
+async fn d_41_a_deadline_covers_all_rounds_of_a_call_and_a_run_that_is_given_up_ends_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Client::of_command(child("server.py", &["modern"], folder.path())).build();
+    let options = CallOptions { deadline: Some(Duration::from_secs(2)), ..CallOptions::default() };
+    let error = client.call_tool("later", "{}", options).await.unwrap_err();
+    let Error::Local { category: Category::Deadline, clock: Some(_), outcome, .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(*outcome, Outcome::Unknown);
+    let rounds = std::fs::read_to_string(folder.path().join("rounds")).unwrap();
+    // At 0 s, 0.25 s, 0.75 s and 1.75 s at the earliest; a deadline that began anew each round would know no end.
+    assert!((1..=4).contains(&rounds.lines().count()), "{rounds}");
+
+    let run = Run::new("one", None, 100);
+    let options = CallOptions { run: Some(run.clone()), ..CallOptions::default() };
+    let calling = tokio::spawn({
+        let client = client.clone();
+        async move { client.call_tool("later", "{}", options).await }
+    });
+    client.discover(CallOptions::default()).await.unwrap();
+    run.cancel();
+    let error = calling.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Local { category: Category::ClientCancelled, .. }), "{error:?}");
+    client.close(GRACE).await;
 }

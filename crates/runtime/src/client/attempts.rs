@@ -94,6 +94,8 @@ pub(super) struct Done {
     pub(super) trace: Span,
     pub(super) attempts: u32,
     pub(super) round: u32,
+    /// When its first round began.
+    pub(super) began: Instant,
 }
 
 /// `resultType`.
@@ -138,9 +140,9 @@ impl Pipeline {
     /// Asks, as often as may be, and says what came of it.
     pub(super) async fn ask(&self, ask: Ask<'_>, options: &mut CallOptions) -> Result<Done, Error> {
         let started = self.clock.now().mono;
-        let (call_id, trace, round) = match ask.leg_of {
-            Some(done) => (done.call_id.clone(), done.trace.clone(), done.round + 1),
-            None => (self.new_call(), Span::of(options.trace.as_ref(), self.seed), 0),
+        let (call_id, trace, round, began) = match ask.leg_of {
+            Some(done) => (done.call_id.clone(), done.trace.clone(), done.round + 1, done.began),
+            None => (self.new_call(), Span::of(options.trace.as_ref(), self.seed), 0, started),
         };
         let mut record = Record {
             call_id: call_id.clone(),
@@ -153,7 +155,7 @@ impl Pipeline {
             keyed: ask.keyed,
             ..Record::default()
         };
-        let deadline = self.deadline(started, &ask, options);
+        let deadline = Self::deadline(started, &ask).min(self.must_end(began, options));
         let mut attempts = Attempts::new(ask.class, self.config.retry, self.seed, deadline);
         // One slot for all attempts of a call: a retry never waits behind those that came later (D-42). A listen may
         // last for ever and takes none.
@@ -175,7 +177,7 @@ impl Pipeline {
             let miss = match self.attempt(&ask, options, &mut attempts, &trace, deadline, &mut record).await {
                 Ok((result, kind, revision)) => {
                     let attempts = attempts.count();
-                    return Ok(Done { result, kind, revision, call_id, trace, attempts, round });
+                    return Ok(Done { result, kind, revision, call_id, trace, attempts, round, began });
                 }
                 Err(miss) => miss,
             };
@@ -374,7 +376,7 @@ impl Pipeline {
     }
 
     /// Ends when the caller, its run or the client gives up.
-    async fn thrown(&self, options: &CallOptions) -> Miss {
+    pub(super) async fn thrown(&self, options: &CallOptions) -> Miss {
         let run = async {
             match &options.run {
                 Some(run) => run.cancel_token().cancelled().await,
@@ -491,21 +493,22 @@ impl Pipeline {
         }
     }
 
-    /// When the call must be over: its own maximum, the caller's deadline and that of its run, whichever is first.
-    fn deadline(&self, started: Instant, ask: &Ask<'_>, options: &CallOptions) -> Instant {
-        let mut deadline = match ask.operation {
+    /// When one round must be over by its own limits.
+    fn deadline(started: Instant, ask: &Ask<'_>) -> Instant {
+        match ask.operation {
             Operation::Listen => Instant::from_nanos(u64::MAX),
             Operation::Ordinary | Operation::Initialize | Operation::Probe => {
                 started.saturating_add(ask.limits.maximum())
             }
-        };
-        if let Some(within) = options.deadline {
-            deadline = deadline.min(started.saturating_add(within));
         }
-        if let Some(left) = options.run.as_ref().and_then(Run::time_left) {
-            deadline = deadline.min(started.saturating_add(left));
-        }
-        deadline
+    }
+
+    /// When the whole call must be over, whoever is waited for: the caller's deadline or that of its run.
+    pub(super) fn must_end(&self, began: Instant, options: &CallOptions) -> Instant {
+        let of_call = options.deadline.map(|within| began.saturating_add(within));
+        let of_run = options.run.as_ref().and_then(Run::time_left);
+        let of_run = of_run.map(|left| self.clock.now().mono.saturating_add(left));
+        of_call.into_iter().chain(of_run).min().unwrap_or(Instant::from_nanos(u64::MAX))
     }
 
     fn new_call(&self) -> String {

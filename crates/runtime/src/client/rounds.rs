@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use steadfast_core::error::Outcome;
+use steadfast_core::exchange::Clock;
 use steadfast_core::object::Members;
 
 use super::attempts::{Ask, Done, Pipeline, ResultKind};
@@ -76,7 +77,7 @@ impl Pipeline {
             let responses = if required.questions.is_empty() {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = options.cancel.cancelled() => return Err(cancelled(&done)),
+                    error = self.between(&done, options) => return Err(error),
                 }
                 pause = pause.saturating_mul(2);
                 None
@@ -84,7 +85,7 @@ impl Pipeline {
                 Some(self.answers(&done, &required, options).await?)
             };
             // Everything but the answers is as it was (MRT-19); nothing of an earlier round is sent again (MRT-14).
-            let mut params = Members::parse(ask.params).map_err(|_| cancelled(&done))?;
+            let mut params = Members::parse(ask.params).unwrap_or_default();
             params.remove("inputResponses");
             params.remove("requestState");
             if let Some(responses) = responses {
@@ -97,6 +98,21 @@ impl Pipeline {
             done = self.ask(Ask { params: &params, leg_of: Some(&done), ..ask }, options).await?;
         }
         Ok(done)
+    }
+
+    /// Ends when nobody waits for the next round any more: the call was given up, or must be over.
+    async fn between(&self, done: &Done, options: &CallOptions) -> Error {
+        let must_end = self.must_end(done.began, options);
+        tokio::select! {
+            miss = self.thrown(options) => not_done(done, miss.category, "the call was given up between two rounds".to_owned()),
+            () = self.clock.sleep_until(Some(must_end)) => Error::Local {
+                category: Category::Deadline,
+                clock: Some(Clock::Maximum),
+                outcome: Outcome::Unknown,
+                sentence: "the call's deadline was reached between two rounds".to_owned(),
+                call_id: done.call_id.clone(),
+            },
+        }
     }
 
     /// The answers to one round's questions, under their keys.
@@ -112,8 +128,7 @@ impl Pipeline {
                 Question { server: self.config.name.clone(), method: method.clone(), params: params.clone() };
             let answer = tokio::select! {
                 answer = tokio::time::timeout(self.config.question_limit, self.handler.answer(question)) => answer,
-                () = options.cancel.cancelled() => return Err(cancelled(done)),
-                () = self.closing.cancelled() => return Err(cancelled(done)),
+                error = self.between(done, options) => return Err(error),
             };
             let answer = answer.unwrap_or(Err(NoAnswer::TimedOut));
             // A refusal cannot be told to the server: there is simply no further round (MRT-21, AMB-32).
@@ -138,8 +153,4 @@ impl Pipeline {
 /// Earlier rounds were answered, and what the server did in them nobody here knows.
 fn not_done(done: &Done, category: Category, sentence: String) -> Error {
     Error::Local { category, clock: None, outcome: Outcome::Unknown, sentence, call_id: done.call_id.clone() }
-}
-
-fn cancelled(done: &Done) -> Error {
-    not_done(done, Category::ClientCancelled, "the call was cancelled between two rounds".to_owned())
 }

@@ -35,6 +35,9 @@ def call(id, params):
             return answer(id, result=required)
         roots = [root["uri"] for root in params["inputResponses"]["r"]["roots"]]
         return answer(id, result=text(" ".join(roots)))
+    if params["name"] == "later":
+        note("rounds", params.get("requestState", "first"))
+        return answer(id, result={"resultType": "input_required", "requestState": "loaded"})
     if params["name"] == "fail":
         sys.exit(3)
     if params["name"] == "strange":
