@@ -1,5 +1,6 @@
 //! The loop that obeys a [`Requester`]: handle, drain, sleep until the timeout.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inbound::Holding;
 use super::leg::{Detail, Heard, Leg};
-use crate::clock::Clock;
+use crate::clock::{Alarm, Clock};
 
 /// What a request hears before its end.
 pub(super) trait Ears: Send {
@@ -57,6 +58,8 @@ pub(super) async fn request(
     let mut preparing = true;
     let mut cancelled = false;
     let mut detail = Detail::default();
+    let mut thrown = pin!(thrown(switches));
+    let mut alarm = Alarm::new(clock);
     loop {
         let mut end: Option<End<Bytes>> = None;
         while let Some(output) = exchange.poll_output() {
@@ -76,7 +79,7 @@ pub(super) async fn request(
         let input = tokio::select! {
             // What the peer said already counts before a timer that rang meanwhile; the machine looks at the time.
             biased;
-            reason = thrown(switches), if !cancelled => {
+            reason = &mut thrown, if !cancelled => {
                 cancelled = true;
                 Input::Cancel { reason: reason.map(Arc::from) }
             }
@@ -103,7 +106,7 @@ pub(super) async fn request(
                 held = now_held;
                 if held { Input::Held } else { Input::Released }
             }
-            () = clock.sleep_until(timeout) => { exchange.handle_timeout(clock.now()); continue }
+            () = alarm.ring(timeout) => { exchange.handle_timeout(clock.now()); continue }
         };
         exchange.handle(clock.now(), input);
     }
