@@ -3,20 +3,82 @@
 Its tools are those of `shop` that interop/run-servers needs, and `open_till`, which adds another tool.
 """
 
+import asyncio
+import datetime
 import json
 import socket
 import sys
+import uuid
 from typing import Annotated, Literal
 
 import anyio
 import mcp_types as types
 import uvicorn
-from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
+from mcp.server.extension import Extension, MethodBinding, ToolBinding
+from mcp.server.mcpserver import (
+    AcceptedElicitation,
+    Context,
+    Elicit,
+    ElicitationResult,
+    MCPServer,
+    Resolve,
+    require_client_extension,
+)
 from pydantic import BaseModel
 
 WIDGETS = "inventory://widget"
 
-mcp = MCPServer("interop-python", version="1.0.0")
+
+class OfTask(types.RequestParams):
+    task_id: str
+
+
+class Tasks(Extension):
+    """The tasks extension, which the SDK leaves to others: the call of `long_job` becomes a task."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self):
+        self.tasks, self.running = {}, set()
+
+    def tools(self):
+        return [ToolBinding(long_job)]
+
+    def methods(self):
+        return [MethodBinding("tasks/get", OfTask, self.get, frozenset({"2026-07-28"}))]
+
+    async def intercept_tool_call(self, params, ctx, call_next):
+        if params.name != "long_job":
+            return await call_next(ctx)
+        require_client_extension(ctx, self.identifier)
+        task = {"taskId": str(uuid.uuid4()), "status": "working", "ttlMs": 60_000, "pollIntervalMs": 20}
+        task["createdAt"] = task["lastUpdatedAt"] = now()
+        self.tasks[task["taskId"]] = task
+
+        async def run():
+            result = await call_next(ctx)
+            outcome = {"resultType": "complete", **result.model_dump(mode="json", by_alias=True, exclude_none=True)}
+            task.update(status="completed", lastUpdatedAt=now(), result=outcome)
+
+        running = asyncio.create_task(run())
+        self.running.add(running)
+        running.add_done_callback(self.running.discard)
+        return {"resultType": "task", **task}
+
+    async def get(self, ctx, params):
+        return dict(self.tasks[params.task_id])
+
+
+def now():
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def long_job(steps: int, step_ms: int) -> str:
+    await anyio.sleep(steps * step_ms / 1000)
+    return f"{steps} steps done"
+
+
+mcp = MCPServer("interop-python", version="1.0.0", extensions=[Tasks()])
 stock = 1000
 tills = 0
 subscribed = False

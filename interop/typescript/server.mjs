@@ -16,16 +16,24 @@ const { values: options } = parseArgs({
 });
 const modern = options.era === "modern";
 const WIDGETS = "inventory://widget";
+const TASKS = "io.modelcontextprotocol/tasks";
 const text = (it) => ({ content: [{ type: "text", text: it }] });
 
 let stock = 1000;
 let tills = 0;
+const tasks = new Map();
 
 // `changed` tells the subscribers where the SDK does not know them by the server instance.
 function shop(changed) {
   const server = new McpServer(
     { name: "interop-typescript", version: "1.0.0" },
-    { capabilities: { tools: { listChanged: true }, resources: { subscribe: true, listChanged: true } } },
+    {
+      capabilities: {
+        tools: { listChanged: true },
+        resources: { subscribe: true, listChanged: true },
+        ...(modern && { extensions: { [TASKS]: {} } }),
+      },
+    },
   );
 
   server.registerTool("echo", { inputSchema: z.looseObject({}) }, (args) => text(JSON.stringify(args)));
@@ -45,6 +53,8 @@ function shop(changed) {
     }
     return text(`${steps} steps done`);
   });
+
+  if (modern) addTasks(server, count);
 
   server.registerResource("widget", WIDGETS, {}, (uri) => ({ contents: [{ uri: uri.href, text: `${stock} available` }] }));
   const reservation = z.object({ sku: z.literal("widget"), quantity: z.int().min(1), tenant: z.string() });
@@ -73,6 +83,23 @@ function shop(changed) {
   });
 
   return server;
+}
+
+// The tasks extension, which the SDK leaves to others: the call of `long_job` becomes a task.
+function addTasks(server, inputSchema) {
+  const now = () => new Date().toISOString();
+  server.registerTool("long_job", { inputSchema }, ({ steps, step_ms }) => {
+    const [taskId, createdAt] = [randomUUID(), now()];
+    const task = { taskId, status: "working", createdAt, lastUpdatedAt: createdAt, ttlMs: 60_000, pollIntervalMs: 20 };
+    tasks.set(taskId, task);
+    sleep(steps * step_ms).then(() => {
+      const result = { resultType: "complete", ...text(`${steps} steps done`) };
+      Object.assign(task, { status: "completed", lastUpdatedAt: now(), result });
+    });
+    return { resultType: "task", ...task };
+  });
+  const params = z.looseObject({ taskId: z.string() });
+  server.server.setRequestHandler("tasks/get", { params }, ({ taskId }) => ({ ...tasks.get(taskId) }));
 }
 
 // One server instance a connection: who subscribed is known by it.
