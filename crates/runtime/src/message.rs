@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast_core::envelope::{self, Message, Params};
+use steadfast_core::envelope::{self, Params};
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::{Clock, Reply};
 use steadfast_core::hop::{Era, Revision};
@@ -189,17 +189,6 @@ pub(crate) fn response(id: Option<&RequestId>, reply: &Reply<Bytes>) -> Bytes {
     })
 }
 
-/// The reply in `bytes`, if it answers this request. An error without an id answers the request whose exchange
-/// carried it, which over HTTP is this one (MSG-10).
-pub(crate) fn reply_to(id: &RequestId, bytes: &[u8]) -> Option<Reply<Bytes>> {
-    match envelope::parse(bytes) {
-        Ok(Message::Response { id: answered, reply }) if answered.as_ref().is_none_or(|it| it == id) => {
-            Some(owned(&reply))
-        }
-        _ => None,
-    }
-}
-
 /// A reply that outlives the message it came in.
 pub(crate) fn owned(reply: &Reply<&serde_json::value::RawValue>) -> Reply<Bytes> {
     let copy = |raw: &serde_json::value::RawValue| Bytes::copy_from_slice(raw.get().as_bytes());
@@ -207,6 +196,11 @@ pub(crate) fn owned(reply: &Reply<&serde_json::value::RawValue>) -> Reply<Bytes>
         Reply::Result(raw) => Reply::Result(copy(raw)),
         Reply::Error(raw) => Reply::Error(copy(raw)),
     }
+}
+
+/// Params that outlive the message they came in; `{}` where it has none.
+pub(crate) fn params_bytes(params: Option<&serde_json::value::RawValue>) -> Bytes {
+    Bytes::copy_from_slice(params.map_or("{}", serde_json::value::RawValue::get).as_bytes())
 }
 
 /// The body of a JSON-RPC error: `code` and `message`.

@@ -53,7 +53,7 @@ pub use config::{Config, Context, ToolContract};
 pub use error::{Category, Error};
 pub use handler::{Answering, Credentials, Handler, Headers, NoAnswer, Question, Silent};
 pub use host::{Host, HostError, Identity};
-pub use http::Endpoint;
+pub use http::{Endpoint, Settings as HttpSettings};
 pub use options::{CallOptions, OnNote, OnProgress, Run};
 pub use ready::{ConnectionState, Facts};
 pub use record::{Recent, Record, Recorder};
@@ -92,6 +92,15 @@ pub enum ClientError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A configured header cannot be sent.
+    #[error("the header {name:?} cannot be sent; use a name of HTTP and visible ASCII without line ends")]
+    Header {
+        /// Its name; the value may be secret.
+        name: String,
+    },
+    /// The configured root certificates cannot be used.
+    #[error("the root certificates cannot be read; give them in PEM, each between its BEGIN and END lines")]
+    Roots,
 }
 
 /// What a request was answered with.
@@ -164,6 +173,17 @@ impl Builder {
     pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
         self.credentials = Some(credentials);
         self
+    }
+
+    /// How an HTTP endpoint is spoken to; without effect on a command.
+    ///
+    /// # Errors
+    /// A header that cannot be sent, or a root certificate that cannot be read.
+    pub fn http(mut self, settings: HttpSettings) -> Result<Self, ClientError> {
+        if let Target::Url(pool) = &self.target {
+            self.target = Target::Url(http::Pool::new(Endpoint::clone(pool.endpoint()), settings)?);
+        }
+        Ok(self)
     }
 
     /// Who keeps the record of every attempt, beside the last ones in memory.
@@ -242,7 +262,8 @@ impl Client {
     /// # Errors
     /// The URL cannot be used.
     pub fn of_url(url: &str) -> Result<Builder, ClientError> {
-        Ok(Builder::new(Target::Url(Endpoint::parse(url)?), Config::default(), Arc::new(Silent)))
+        let pool = http::Pool::new(Endpoint::parse(url)?, HttpSettings::default())?;
+        Ok(Builder::new(Target::Url(pool), Config::default(), Arc::new(Silent)))
     }
 
     /// The server's configured name.

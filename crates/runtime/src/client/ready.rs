@@ -25,7 +25,7 @@ use super::handler::Handler;
 use super::inbound::{self, Asking, Notice};
 use super::leg::{Detail, Inbox, Outgoing};
 use super::link::Link;
-use super::{Command, Endpoint, http, stdio};
+use super::{Command, http, stdio};
 use crate::clock::Clock;
 use crate::message::{self, Metadata};
 
@@ -33,7 +33,7 @@ use crate::message::{self, Metadata};
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Child(Command),
-    Url(Endpoint),
+    Url(Arc<http::Pool>),
 }
 
 /// What a client makes of its connection, for people and for whoever decides whether to ask it.
@@ -366,7 +366,7 @@ impl Connector {
     async fn handshake(self: &Arc<Self>, open: Open) -> Made {
         let open = match &self.target {
             Target::Child(_) => open,
-            Target::Url(endpoint) => self.session(endpoint),
+            Target::Url(pool) => Self::session(pool),
         };
         let (exchanged, made) = self.initialize(open).await;
         let exchanged = match made {
@@ -419,9 +419,9 @@ impl Connector {
     }
 
     async fn two_endpoints(self: &Arc<Self>) -> Made {
-        let Target::Url(endpoint) = &self.target else { return Err(self.unsupported(&[])) };
+        let Target::Url(pool) = &self.target else { return Err(self.unsupported(&[])) };
         let (inbox, inbound) = Inbox::new();
-        let connection = http::Connection::two_endpoints(endpoint.clone(), inbox)
+        let connection = http::Connection::two_endpoints(Arc::clone(pool), inbox)
             .await
             .map_err(|detail| Unready { detail, unsupported: false })?;
         let open = Open::new(Link::Http(Arc::new(connection)), inbound);
@@ -441,14 +441,14 @@ impl Connector {
                 })?;
                 Link::Stdio(Arc::new(connection))
             }
-            Target::Url(endpoint) => Link::Http(Arc::new(http::Connection::modern(endpoint.clone()))),
+            Target::Url(pool) => Link::Http(Arc::new(http::Connection::modern(Arc::clone(pool)))),
         };
         Ok(Open::new(link, inbound))
     }
 
-    fn session(&self, endpoint: &Endpoint) -> Open {
+    fn session(pool: &Arc<http::Pool>) -> Open {
         let (inbox, inbound) = Inbox::new();
-        Open::new(Link::Http(Arc::new(http::Connection::session(endpoint.clone(), inbox))), inbound)
+        Open::new(Link::Http(Arc::new(http::Connection::session(Arc::clone(pool), inbox))), inbound)
     }
 
     fn seal(&self, open: Open, revision: Revision, facts: Option<Facts>) -> Arc<Ready> {

@@ -193,18 +193,17 @@ fn hear(table: &Table, line: &[u8], inbox: &Inbox) {
         // An error without an id cannot be given to a request of this connection (MSG-10).
         Ok(Message::Response { id: None, .. }) => drop(inbox.put(Inbound::Stray { id: None })),
         Ok(Message::Request { id, method, params }) => {
-            let (method, params) = (method.into_owned(), bytes_of(params));
+            let (method, params) = (method.into_owned(), message::params_bytes(params));
             inbox.put(Inbound::Request { id, method, params, during: None });
         }
         Ok(Message::Notification { method, params }) => {
-            inbox.put(Inbound::Notification { method: method.into_owned(), params: bytes_of(params) });
+            inbox.put(Inbound::Notification {
+                method: method.into_owned(),
+                params: message::params_bytes(params),
+            });
         }
         Err(error) => drop(inbox.put(Inbound::Noise { what: error.to_string() })),
     }
-}
-
-fn bytes_of(params: Option<&serde_json::value::RawValue>) -> Bytes {
-    Bytes::copy_from_slice(params.map_or("{}", serde_json::value::RawValue::get).as_bytes())
 }
 
 fn lock(table: &Table) -> std::sync::MutexGuard<'_, InFlight<mpsc::Sender<Heard>>> {
