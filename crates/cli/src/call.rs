@@ -40,7 +40,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     crate::exit::run_async(async {
         let mut words = args.words.iter();
-        let client = args.place.client(&mut words)?;
+        let session = args.place.open(&mut words)?;
         let Some(tool) = words.next() else {
             return Err(Failure::new(
                 Code::Usage,
@@ -52,7 +52,6 @@ pub(crate) fn run(args: Args) -> Outcome {
         if words.next().is_some() {
             return Err(Failure::new(Code::Usage, "too many words; a COMMAND stands behind --"));
         }
-        let client = client.build();
         let bar = Bar::start(std::io::stderr().is_terminal() && !args.json);
         let shown = bar.clone();
         let heard = Arc::new(AtomicUsize::new(0));
@@ -66,10 +65,10 @@ pub(crate) fn run(args: Args) -> Outcome {
             cancel: crate::exit::cancel_when_asked(),
             ..CallOptions::default()
         };
-        let ended = client.call_tool(tool, arguments, options).await;
+        let ended = session.client.call_tool(tool, arguments, options).await;
         bar.clear();
         let call_id = ended.as_ref().map_or_else(Error::call_id, |answered| &answered.call_id);
-        let sent = client.records(call_id).iter().any(|record| record.sent);
+        let sent = session.client.records(call_id).iter().any(|record| record.sent);
         let result = ended.as_ref().ok().and_then(|answered| serde_json::from_slice(&answered.result).ok());
         let (word, code) = end(&ended, result.as_ref());
         let printed = if args.json {
@@ -89,11 +88,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         } else {
             result.as_ref().map_or(Ok(()), print)
         };
-        client.close(server::CHILD_GRACE).await;
+        session.end().await;
         printed?;
-        match (ended, code) {
-            (Err(error), Some(code)) if !args.json => Err(Failure::new(code, error)),
-            (_, code) => Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from)),
+        match ended {
+            Err(error) if !args.json => Err(session.failure(&error, true)),
+            Ok(_) | Err(_) => Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from)),
         }
     })
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use steadfast::client::{CallOptions, Facts};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::server::{self, Place};
 use crate::ui;
 
@@ -28,11 +28,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     crate::exit::run_async(async {
-        let client = args.place.client(&mut args.server.iter())?.build();
+        let session = args.place.open(&mut args.server.iter())?;
         let cancel = crate::exit::cancel_when_asked();
-        let facts = client.discover(CallOptions { cancel, ..CallOptions::default() }).await;
-        client.close(server::CHILD_GRACE).await;
-        print(&facts.map_err(|error| Failure::new(server::code(&error, false), error))?, args.json)?;
+        let facts = session.client.discover(CallOptions { cancel, ..CallOptions::default() }).await;
+        session.end().await;
+        print(&facts.map_err(|error| session.failure(&error, false))?, args.json)?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -66,6 +66,11 @@ impl Failure {
         Self { code, sentence: sentence.to_string() }
     }
 
+    /// Says of something that goes on without it what is amiss.
+    pub(crate) fn told(&self, what: &str) {
+        eprintln!("steadfast: {what}: {}", ui::one_line(&self.sentence));
+    }
+
     /// Prints the sentence and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if self.sentence.is_empty() {

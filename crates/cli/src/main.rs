@@ -5,8 +5,10 @@ mod demo;
 mod discover;
 mod evidence;
 mod exit;
+mod explain;
 mod gateway;
 mod ledger;
+mod log;
 mod progress;
 mod review;
 mod serve;
@@ -33,6 +35,7 @@ enum Command {
     Gateway(gateway::Args),
     Call(call::Args),
     Discover(discover::Args),
+    Explain(explain::Args),
     Ledger(ledger::Args),
     Review(review::Args),
     Evidence(evidence::Args),
@@ -46,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Command::Gateway(args) => gateway::run(args),
         Command::Call(args) => call::run(args),
         Command::Discover(args) => discover::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Review(args) => review::run(args),
         Command::Evidence(args) => evidence::run(args),

@@ -1,6 +1,7 @@
 //! Which server a command speaks to, and what its failures exit with.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::client::{Builder, Category, Client, Command, Config, Error};
@@ -8,11 +9,13 @@ use steadfast::core::error::Outcome;
 use steadfast::core::exchange::Limits;
 use steadfast::core::units;
 use steadfast_gateway::config;
+use steadfast_store::CallLog;
 
 use crate::exit::{Code, Failure};
+use crate::log;
 
 /// How long a child may take to leave after its stdin was closed.
-pub(crate) const CHILD_GRACE: Duration = Duration::from_secs(2);
+const CHILD_GRACE: Duration = Duration::from_secs(2);
 
 /// What every command that speaks to a server says of its exit codes.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 answered; 2 usage; 3 the tool reports a failure; 4 the server answered with a JSON-RPC error;\n\
@@ -37,11 +40,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A client of the server, which the first of the words names unless a command does.
-    pub(crate) fn client<'a>(
-        &self,
-        words: &mut impl Iterator<Item = &'a String>,
-    ) -> Result<Builder, Failure> {
+    /// Speaks to the server, which the first of the words names unless a command does. Nothing leaves yet.
+    pub(crate) fn open<'a>(&self, words: &mut impl Iterator<Item = &'a String>) -> Result<Session, Failure> {
+        let client = self.client(words)?;
+        let (client, log) = match log::open() {
+            Ok(log) => (client.recorder(Arc::clone(&log) as _), Some(log)),
+            Err(failure) => {
+                // No reason not to call.
+                failure.told("the call log cannot be used");
+                (client, None)
+            }
+        };
+        Ok(Session { client: client.build(), log })
+    }
+
+    fn client<'a>(&self, words: &mut impl Iterator<Item = &'a String>) -> Result<Builder, Failure> {
         let read = self.config.as_deref().map(config::Config::read).transpose()?;
         let known = read.as_ref().map_or(Ok(Limits::DEFAULT), config::Config::limits)?;
         let limits = self.limits(known)?;
@@ -84,6 +97,31 @@ impl Place {
         let max = self.max.unwrap_or(known.maximum());
         let idle = self.idle.unwrap_or(known.idle().min(max));
         Ok(Limits::new(idle, max)?)
+    }
+}
+
+/// A client whose calls leave records.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    log: Option<Arc<CallLog>>,
+}
+
+impl Session {
+    /// Ends the connection, once what is known of its calls is stored.
+    pub(crate) async fn end(&self) {
+        if let Some(Err(error)) = self.log.as_ref().map(|log| log.flush()) {
+            Failure::new(Code::Local, error).told("not all is in the call log");
+        }
+        self.client.close(CHILD_GRACE).await;
+    }
+
+    /// What a command fails with for want of a result.
+    pub(crate) fn failure(&self, error: &Error, may_change: bool) -> Failure {
+        let more = match error.call_id() {
+            id if self.log.is_some() && !id.is_empty() => format!(" (steadfast explain {id})"),
+            _ => String::new(),
+        };
+        Failure::new(code(error, may_change), format!("{error}{more}"))
     }
 }
 

@@ -6,7 +6,13 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 fn steadfast(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_steadfast")).args(args).output().unwrap()
+    steadfast_at(Path::new(env!("CARGO_TARGET_TMPDIR")), args)
+}
+
+/// With the call log below this folder.
+fn steadfast_at(state: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
+    command.env("XDG_STATE_HOME", state).args(args).output().unwrap()
 }
 
 fn json_of(output: &Output) -> Value {
@@ -227,6 +233,69 @@ fn d_50_discover_tells_what_a_server_says_of_itself() {
     sentence(&silent);
 }
 
+/// What a command wrote below a folder, in whatever file.
+fn bytes_below(folder: &Path) -> Vec<u8> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        found.extend(if path.is_dir() { bytes_below(&path) } else { std::fs::read(path).unwrap() });
+    }
+    found
+}
+
+// shows: D-47, G15
+#[test]
+fn d_48_a_call_is_explained_after_its_process_is_gone_and_without_its_payload() {
+    let state = tempfile::tempdir().unwrap();
+    let steadfast = |args: &[&str]| steadfast_at(state.path(), args);
+    let shop = ["--", env!("CARGO_BIN_EXE_steadfast"), "serve", "--stdio"];
+    let answers = |id: &str| {
+        let explained = json_of(&steadfast(&["explain", id, "--json"]));
+        let findings = explained["findings"].as_array().unwrap().clone();
+        assert!(!explained["attempts"].as_array().unwrap().is_empty());
+        findings.iter().map(|it| it["answer"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let secret = "swordfish-7731";
+    let arguments = format!(r#"{{"a":"{secret}"}}"#);
+    let done = json_of(&steadfast(
+        &[&["call", "--json", "--key", "swordfish-7731-key", "echo", &arguments][..], &shop].concat(),
+    ));
+    assert!(done["answer"].to_string().contains(secret));
+    assert_eq!(answers(done["call_id"].as_str().unwrap()), ["no", "yes", "none", "yes", "yes", "none"]);
+
+    let limited =
+        steadfast(&[&["call", "--max", "300ms", "count_slowly", r#"{"steps":999}"#][..], &shop].concat());
+    assert_eq!(limited.status.code(), Some(7));
+    let told = String::from_utf8(limited.stderr).unwrap();
+    let id = told.rsplit_once("steadfast explain ").unwrap().1.trim_end_matches([')', '\n']);
+    assert_eq!(answers(id), ["no", "yes", "none", "no", "perhaps", "none"]);
+    let text = String::from_utf8(steadfast(&["explain", id]).stdout).unwrap();
+    for part in ["tools/call count_slowly", "executed?", "perhaps", "look before you repeat it", "deadline"] {
+        assert!(text.contains(part), "{text}");
+    }
+
+    let url = format!("http://127.0.0.1:1/{secret}");
+    let unreached = json_of(&steadfast(&["call", "--json", &url, "echo", &arguments]));
+    assert_eq!(answers(unreached["call_id"].as_str().unwrap()), ["no", "no", "none", "no", "no", "none"]);
+    let stored = bytes_below(state.path());
+    assert!(stored.windows(5).any(|it| it == b"echo\""), "the log is there");
+    assert!(
+        !stored.windows(secret.len()).any(|it| it == secret.as_bytes()),
+        "and holds no payload, key or address"
+    );
+}
+
+#[test]
+fn a_log_that_cannot_be_written_keeps_nobody_from_calling() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let shop = ["--", env!("CARGO_BIN_EXE_steadfast"), "serve", "--stdio"];
+    let called = steadfast_at(&file, &[&["call", "echo"][..], &shop].concat());
+    assert!(called.status.success());
+    assert!(String::from_utf8(called.stderr).unwrap().contains("the call log cannot be used"));
+}
+
 #[test]
 fn errors_are_one_sentence_and_have_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,6 +315,8 @@ fn errors_are_one_sentence_and_have_their_exit_code() {
         (vec!["call", "--max", "0s", "http://127.0.0.1:1/mcp", "echo"], 2, "positive"),
         (vec!["discover", "http://127.0.0.1:1/mcp"], 5, "no connection"),
         (vec!["discover"], 2, "no server is named"),
+        (vec!["explain", "0-0"], 6, "0-0"),
+        (vec!["explain", "0-0", "--store", "/no/such.db"], 6, "/no/such.db"),
         (vec!["call", "ftp://x/mcp", "echo"], 2, "http://HOST"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", "[]"], 2, "JSON object"),
         (vec!["call", "http://127.0.0.1:1/mcp", "echo", r#"{"a":1,"a":2}"#], 2, "occurs twice"),
@@ -275,6 +346,7 @@ fn every_command_has_help_with_an_example() {
         &["gateway"],
         &["call"],
         &["discover"],
+        &["explain"],
         &["ledger"],
         &["ledger", "list"],
         &["ledger", "show"],

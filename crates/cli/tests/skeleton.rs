@@ -225,6 +225,7 @@ fn can_03_ctrl_c_on_a_terminal_reaches_the_tool_as_a_cancel() {
             "serve",
             "--stdio",
         ])
+        .env("XDG_STATE_HOME", folder.path())
         .process_group(0)
         .stdout(Stdio::null())
         .stderr(fs::File::create(&stderr).unwrap())
@@ -263,6 +264,7 @@ fn ruling_09_the_outcome_survives_the_gateway() {
             ),
         );
         let mut call = std::process::Command::new(STEADFAST);
+        call.env("XDG_STATE_HOME", folder.path());
         call.args(["call", "t", "--", STEADFAST, "gateway", "--stdio", "--config"]).arg(&config);
         let status = call.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
         assert_eq!(status.code(), Some(code), "{script}");

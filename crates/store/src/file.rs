@@ -1,5 +1,6 @@
 //! One open file: the writer, a reader, and the clock that both go by.
 
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +8,7 @@ use rusqlite::Connection;
 use steadfast_core::ledger::Stamp;
 
 use crate::clock::Clock;
-use crate::sqlite::{Job, Reply, StoreError, Turn, Writer};
+use crate::sqlite::{self, Every, Job, OpenError, Reply, StoreError, Turn, Writer};
 
 /// What the ledger and the tasks of one file share.
 pub(crate) struct File {
@@ -18,6 +19,19 @@ pub(crate) struct File {
 }
 
 impl File {
+    /// Opens or creates the file and starts its writer under a name that no other has.
+    pub(crate) fn open(
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        name: u128,
+        every: Every,
+    ) -> Result<Self, OpenError> {
+        let connection = sqlite::open(path)?;
+        let writer = Writer::start(connection, Arc::clone(&clock), name, every)
+            .map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
+        Ok(Self { writer, reader: Mutex::new(sqlite::open_read_only(path)?), clock })
+    }
+
     /// Reads, on a connection that cannot write.
     pub(crate) fn look<T>(
         &self,

@@ -6,7 +6,7 @@ mod view;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -185,8 +185,6 @@ impl Ledger {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let failed = |source| OpenError::Sqlite { path: path.to_owned(), source };
-        let connection = sqlite::open(path)?;
-        let secret = sqlite::secret(&connection).map_err(failed)?;
         let name = sqlite::random_u128();
         let held = Held::default();
         let (holds, lease) = (Holds::default(), options.task_lease);
@@ -195,11 +193,9 @@ impl Ledger {
             interval: RENEW_EVERY.min(lease / 3),
             make: Box::new(move || renewed.0.renewal().into_iter().chain(renewed.1.renewal(lease)).collect()),
         };
-        let file = Arc::new(File {
-            writer: Writer::start(connection, Arc::clone(&options.clock), name, every).map_err(failed)?,
-            reader: Mutex::new(sqlite::open_read_only(path)?),
-            clock: options.clock,
-        });
+        let file = Arc::new(File::open(path, options.clock, name, every)?);
+        let secret =
+            sqlite::secret(&file.reader.lock().unwrap_or_else(PoisonError::into_inner)).map_err(failed)?;
         let owner = Owner(name);
         let tasks = Tasks::new(Arc::clone(&file), owner, lease, holds);
         Ok(Self { file, secret, owner, held, tasks })

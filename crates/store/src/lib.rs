@@ -4,12 +4,14 @@
 //! one machine may share a file; each has one writer thread that commits what waits in one go. Nobody is told of a
 //! change before the file system has it.
 
+mod calls;
 mod clock;
 mod file;
 mod ledger;
 mod sqlite;
 mod tasks;
 
+pub use calls::{CallLog, CallView};
 pub use clock::{Clock, SystemClock, rfc_3339};
 pub use ledger::{
     Answer, Claimed, ExecuteError, Executed, Execution, Intent, Ledger, LedgerView, Line, Options, Refusal,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use steadfast_store::CallLog;
 
 /// One attempt of one call. An attempt that was refused here has the number 0 and no request id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +72,16 @@ pub struct Record {
 pub trait Recorder: Send + Sync {
     /// An attempt ended. Must not wait: it is called between the answer and its caller.
     fn record(&self, record: &Record);
+}
+
+/// Records that outlive the process, for `steadfast explain`.
+impl Recorder for CallLog {
+    fn record(&self, record: &Record) {
+        // It is all strings and numbers, which JSON can write.
+        if let Ok(json) = serde_json::to_string(record) {
+            self.append(&record.call_id, json);
+        }
+    }
 }
 
 /// How many attempts are kept in memory.

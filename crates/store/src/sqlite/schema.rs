@@ -11,7 +11,7 @@ use steadfast_core::fingerprint::Secret;
 use super::OpenError;
 
 /// One script a version: from what stands at its place to the next.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     // A rowid table appends in the order of time and its index holds 8 bytes a key: see docs/adr/0002-ledger-schema.md.
     "CREATE TABLE steadfast_record (
         id INTEGER PRIMARY KEY,
@@ -64,6 +64,9 @@ const MIGRATIONS: [&str; 2] = [
         WHERE state ->> '$.status' = 'Working' OR state -> '$.status.InputRequired' IS NOT NULL;
     CREATE INDEX steadfast_task_open ON steadfast_task (tenant, principal) WHERE until IS NOT NULL;
     CREATE INDEX steadfast_task_by_owner ON steadfast_task (tenant, principal);",
+    // The log of calls: one row an attempt, as JSON, in the order in which they ended.
+    "CREATE TABLE steadfast_call (number INTEGER PRIMARY KEY, call TEXT NOT NULL, record TEXT NOT NULL);
+    CREATE INDEX steadfast_call_by_id ON steadfast_call (call);",
 ];
 
 const CREATE_META: &str =
