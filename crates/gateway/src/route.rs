@@ -40,7 +40,11 @@ impl Route {
     }
 
     async fn forward(self: Arc<Self>, request: Request, context: Context) -> Answer {
-        let mut options = CallOptions { cancel: context.cancelled().clone(), ..CallOptions::default() };
+        let mut options = CallOptions {
+            cancel: context.cancelled().clone(),
+            trace: context.trace().cloned(),
+            ..CallOptions::default()
+        };
         if context.wants_progress() {
             options.on_progress = Some(Box::new(move |progress| context.progress(progress)));
         }

@@ -41,6 +41,8 @@ pub struct Metadata<'a> {
     pub key: Option<&'a str>,
     /// `traceparent`.
     pub trace_parent: Option<&'a str>,
+    /// `tracestate`, beside a `traceparent`.
+    pub trace_state: Option<&'a str>,
     /// `io.modelcontextprotocol/logLevel`.
     pub log_level: Option<&'a str>,
 }
@@ -53,6 +55,7 @@ impl Metadata<'_> {
         token: None,
         key: None,
         trace_parent: None,
+        trace_state: None,
         log_level: None,
     };
 }
@@ -96,6 +99,11 @@ pub fn params_with(params: &str, metadata: &Metadata<'_>) -> Result<String, NotA
         }
         if let Some(parent) = metadata.trace_parent {
             meta.set("traceparent", object::string(parent));
+            // One of another trace than the parent's would be worse than none.
+            match metadata.trace_state {
+                Some(state) => meta.set("tracestate", object::string(state)),
+                None => meta.remove("tracestate"),
+            }
         }
         left = meta.to_json() != "{}";
     })?;

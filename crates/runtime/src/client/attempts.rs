@@ -21,6 +21,7 @@ use steadfast_core::policy::{Failure, RetryClass, Verdict};
 use steadfast_core::time::Instant;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::breakers::{Breakers, Permitted};
 use super::config::Config;
@@ -32,7 +33,7 @@ use super::leg::Outgoing;
 use super::options::{CallOptions, Run};
 use super::ready::{Connector, Ready};
 use super::record::{Record, Recorder};
-use super::span::Span;
+use super::span::{self, Span};
 use crate::clock::Clock;
 use crate::message::{self, Metadata};
 
@@ -169,13 +170,19 @@ impl Pipeline {
         record.queue_wait_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         let _slot = match slot {
             Ok(slot) => slot,
-            Err(miss) => return Err(self.give_up(record, &miss, Outcome::NotExecuted, "stop: refused here")),
+            Err(miss) => {
+                let span = span::begin(&record);
+                return Err(self.give_up(&span, record, &miss, Outcome::NotExecuted, "stop: refused here"));
+            }
         };
         let mut fresh_credentials = false;
         loop {
             let mut record = record.clone();
-            let miss = match self.attempt(&ask, options, &mut attempts, &trace, deadline, &mut record).await {
+            let span = span::begin(&record);
+            let attempt = self.attempt(&ask, options, &mut attempts, &trace, deadline, &mut record);
+            let miss = match attempt.instrument(span.clone()).await {
                 Ok((result, kind, revision)) => {
+                    span::end(&span, &record);
                     let attempts = attempts.count();
                     return Ok(Done { result, kind, revision, call_id, trace, attempts, round, began });
                 }
@@ -188,26 +195,28 @@ impl Pipeline {
             {
                 fresh_credentials = true;
                 record.retryable = true;
-                self.write(record, &miss, Outcome::NotExecuted, "retry: new credentials");
+                self.write(&span, record, &miss, Outcome::NotExecuted, "retry: new credentials");
                 continue;
             }
             let (verdict, outcome) = attempts.failed(self.clock.now(), &miss.failed);
             // What was corrected cannot be, so the same would come again.
             let verdict = match verdict {
                 Verdict::Mend if !Self::is_mended(&miss) => {
-                    return Err(self.give_up(record, &miss, outcome, "stop: final"));
+                    return Err(self.give_up(&span, record, &miss, outcome, "stop: final"));
                 }
                 verdict => verdict,
             };
             match verdict {
-                Verdict::Stop(stop) => return Err(self.give_up(record, &miss, outcome, stop.as_str())),
+                Verdict::Stop(stop) => {
+                    return Err(self.give_up(&span, record, &miss, outcome, stop.as_str()));
+                }
                 Verdict::Mend => {
                     record.retryable = true;
-                    self.write(record, &miss, outcome, "mend once");
+                    self.write(&span, record, &miss, outcome, "mend once");
                 }
                 Verdict::Retry { after } => {
                     record.retryable = true;
-                    self.write(record.clone(), &miss, outcome, "retry");
+                    self.write(&span, record.clone(), &miss, outcome, "retry");
                     let at = self.clock.now().mono.saturating_add(after);
                     let gave_up = tokio::select! {
                         () = self.clock.sleep_until(Some(at)) => None,
@@ -215,7 +224,8 @@ impl Pipeline {
                     };
                     if let Some(gave_up) = gave_up {
                         record.attempt = 0;
-                        return Err(self.give_up(record, &gave_up, outcome, "stop: cancelled"));
+                        let span = span::begin(&record);
+                        return Err(self.give_up(&span, record, &gave_up, outcome, "stop: cancelled"));
                     }
                 }
             }
@@ -262,7 +272,8 @@ impl Pipeline {
             run.spend().map_err(|()| budget(run))?;
         }
         let outgoing = self.prepare(ask, options, &ready, trace, deadline).await?;
-        let Prepared { spec, params, headers } = outgoing;
+        let Prepared { spec, params, headers, span_id } = outgoing;
+        record.span_id = Some(span_id);
         record.request_id = Some(spec.id.to_json());
         let leg = ready.link.leg(Outgoing { spec: &spec, method: ask.method, params: &params, headers });
         let id = spec.id.clone();
@@ -401,13 +412,15 @@ impl Pipeline {
     ) -> Result<Prepared, Miss> {
         let serial = self.connector.next_id();
         let token = options.on_progress.is_some().then(|| token_of(serial));
-        let parent = trace.parent(serial);
+        let span_id = trace.span_id(serial);
+        let parent = trace.parent(&span_id);
         let metadata = Metadata {
             revision: ready.revision,
             capabilities: &self.handler.capabilities(),
             token: token.as_ref(),
             key: ask.key,
             trace_parent: Some(&parent),
+            trace_state: trace.state(),
             log_level: options.log_level.as_deref(),
         };
         let params = message::params_with(ask.params, &metadata).map_err(|_| {
@@ -447,10 +460,10 @@ impl Pipeline {
             token,
             progress_interval: options.progress_interval,
         };
-        Ok(Prepared { spec, params, headers })
+        Ok(Prepared { spec, params, headers, span_id })
     }
 
-    fn write(&self, mut record: Record, miss: &Miss, outcome: Outcome, verdict: &str) {
+    fn write(&self, span: &tracing::Span, mut record: Record, miss: &Miss, outcome: Outcome, verdict: &str) {
         record.cancelled = miss.failed.cancelled;
         record.error_kind = Some(miss.kind.as_str().to_owned());
         record.error_code = Some(match &miss.error {
@@ -460,17 +473,25 @@ impl Pipeline {
         record.outcome = outcome.as_str().to_owned();
         record.verdict = Some(verdict.to_owned());
         record.ended_unix_ms = self.clock.now().wall.as_unix_millis();
+        span::end(span, &record);
         tracing::info!(
-            server = %record.server_key, call = %record.call_id, method = %record.method, attempt = record.attempt,
+            parent: span, server = %record.server_key, call = %record.call_id, method = %record.method, attempt = record.attempt,
             error = record.error_code, outcome = %record.outcome, verdict, "attempt failed"
         );
         self.recorder.record(&record);
     }
 
-    fn give_up(&self, record: Record, miss: &Miss, outcome: Outcome, verdict: &str) -> Error {
+    fn give_up(
+        &self,
+        span: &tracing::Span,
+        record: Record,
+        miss: &Miss,
+        outcome: Outcome,
+        verdict: &str,
+    ) -> Error {
         let call_id = record.call_id.clone();
         let sent = record.sent;
-        self.write(record, miss, outcome, verdict);
+        self.write(span, record, miss, outcome, verdict);
         match (&miss.error, miss.kind) {
             (Some(error), _) => {
                 let text = String::from_utf8_lossy(error).into_owned();
@@ -521,6 +542,7 @@ struct Prepared {
     spec: Spec,
     params: String,
     headers: Vec<(String, String)>,
+    span_id: String,
 }
 
 /// A place in the queue; given back on every path.

@@ -14,6 +14,8 @@ pub struct Record {
     pub call_id: String,
     /// The trace that the call belongs to: 32 hex digits.
     pub trace_id: String,
+    /// The attempt's span in it, which the server's spans have as their parent: 16 hex digits.
+    pub span_id: Option<String>,
     /// The agent's run, where the caller names one.
     pub agent_run_id: Option<String>,
     /// The server's configured name.
