@@ -70,6 +70,8 @@ pub(super) struct Ask<'a> {
     pub(super) keyed: bool,
     pub(super) rejects: &'a [i64],
     pub(super) limits: Limits,
+    /// Who sets them, for errors (F034).
+    pub(super) limits_by: &'static str,
     pub(super) operation: Operation,
     /// Which `resultType` beside `complete` this method may be answered with.
     pub(super) kinds: Kinds,
@@ -156,14 +158,13 @@ impl Pipeline {
             keyed: ask.keyed,
             ..Record::default()
         };
-        let deadline = Self::deadline(started, &ask).min(self.must_end(began, options));
-        let mut attempts = Attempts::new(ask.class, self.config.retry, self.seed, deadline);
+        let must_end = self.must_end(began, options);
         // One slot for all attempts of a call: a retry never waits behind those that came later (D-42). A listen may
         // last for ever and takes none.
         let slot = match ask.operation {
             Operation::Listen => Ok(None),
             Operation::Ordinary | Operation::Initialize | Operation::Probe => {
-                self.turn(deadline, options).await.map(Some)
+                self.turn(must_end, options).await.map(Some)
             }
         };
         let waited = self.clock.now().mono.saturating_since(started);
@@ -175,11 +176,19 @@ impl Pipeline {
                 return Err(self.give_up(&span, record, &miss, Outcome::NotExecuted, "stop: refused here"));
             }
         };
+        // The limits of a request count from its turn on: who waits behind others is not slow (F085).
+        let own_end = Self::deadline(self.clock.now().mono, &ask);
+        let until = if must_end < own_end {
+            Until { at: must_end, by: "the deadline of the call or of its run" }
+        } else {
+            Until { at: own_end, by: ask.limits_by }
+        };
+        let mut attempts = Attempts::new(ask.class, self.config.retry, self.seed, until.at);
         let mut fresh_credentials = false;
         loop {
             let mut record = record.clone();
             let span = span::begin(&record);
-            let attempt = self.attempt(&ask, options, &mut attempts, &trace, deadline, &mut record);
+            let attempt = self.attempt(&ask, options, &mut attempts, &trace, until, &mut record);
             let miss = match attempt.instrument(span.clone()).await {
                 Ok((result, kind, revision)) => {
                     span::end(&span, &record);
@@ -239,7 +248,7 @@ impl Pipeline {
         options: &mut CallOptions,
         attempts: &mut Attempts,
         trace: &Span,
-        deadline: Instant,
+        until: Until,
         record: &mut Record,
     ) -> Result<(Bytes, ResultKind, Revision), Miss> {
         self.may_go_on(options)?;
@@ -257,7 +266,7 @@ impl Pipeline {
                 return Err(Miss::local(Category::BreakerOpen, sentence));
             }
         };
-        let ready = match self.connection(options, deadline).await {
+        let ready = match self.connection(options, until.at).await {
             Ok(ready) => ready,
             Err(miss) => {
                 if miss.kind == Kind::Transport {
@@ -271,7 +280,7 @@ impl Pipeline {
         if let Some(run) = &options.run {
             run.spend().map_err(|()| budget(run))?;
         }
-        let outgoing = self.prepare(ask, options, &ready, trace, deadline).await?;
+        let outgoing = self.prepare(ask, options, &ready, trace, until.at).await?;
         let Prepared { spec, params, headers, span_id } = outgoing;
         record.span_id = Some(span_id);
         record.request_id = Some(spec.id.to_json());
@@ -293,7 +302,7 @@ impl Pipeline {
         {
             record.headers_equal = Some(true);
         }
-        let judged = self.judge(ask, &ready, exchanged);
+        let judged = self.judge(ask, &ready, exchanged, until.by);
         match &judged {
             Ok(_) => guard.report(Observed::Success),
             Err(miss) => {
@@ -536,6 +545,13 @@ impl Pipeline {
         let serial = self.calls.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}-{serial}", self.seed)
     }
+}
+
+/// When a call must be over, and who says so.
+#[derive(Clone, Copy, Debug)]
+struct Until {
+    at: Instant,
+    by: &'static str,
 }
 
 struct Prepared {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::exchange::requester::{End, Input, Output};
-use steadfast_core::exchange::{Ignored, Progress, Requester, Spec};
+use steadfast_core::exchange::{Clock as Limit, Ignored, Progress, Requester, Spec};
 use steadfast_core::hop::Transport;
 use steadfast_core::ids::RequestId;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,7 @@ pub(super) async fn request(
     let mut held = false;
     let mut preparing = true;
     let mut cancelled = false;
+    let mut reason = None;
     let mut detail = Detail::default();
     let mut thrown = pin!(thrown(switches));
     let mut alarm = Alarm::new(clock);
@@ -71,6 +72,9 @@ pub(super) async fn request(
             }
         }
         if let Some(end) = end {
+            if exchange.was_sent() {
+                note_given_up(&id, &end, reason);
+            }
             let now = clock.now().mono;
             let network = launched.map_or(Duration::ZERO, |launched| now.saturating_since(launched));
             return Exchanged { end, sent: exchange.was_sent(), detail, stdio, network };
@@ -79,8 +83,9 @@ pub(super) async fn request(
         let input = tokio::select! {
             // What the peer said already counts before a timer that rang meanwhile; the machine looks at the time.
             biased;
-            reason = &mut thrown, if !cancelled => {
+            why = &mut thrown, if !cancelled => {
                 cancelled = true;
+                reason = why;
                 Input::Cancel { reason: reason.map(Arc::from) }
             }
             prepared = &mut leg.prepare, if preparing => {
@@ -109,6 +114,25 @@ pub(super) async fn request(
             () = alarm.ring(timeout) => { exchange.handle_timeout(clock.now()); continue }
         };
         exchange.handle(clock.now(), input);
+    }
+}
+
+/// CAN-15: the reason stays here too, as over modern HTTP the peer hears none.
+fn note_given_up(id: &RequestId, end: &End<Bytes>, reason: Option<&'static str>) {
+    let request = id.to_json();
+    match end {
+        End::Cancelled => {
+            let reason = reason.unwrap_or("its caller gave up");
+            tracing::info!(request, reason, "gave a request up");
+        }
+        End::TimedOut(clock) => {
+            let reason = match clock {
+                Limit::Idle => "idle limit reached",
+                Limit::Maximum => "maximum limit reached",
+            };
+            tracing::info!(request, reason, "gave a request up");
+        }
+        End::Answered(_) | End::CancelledByPeer | End::Lost => {}
     }
 }
 

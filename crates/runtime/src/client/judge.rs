@@ -65,6 +65,7 @@ impl Pipeline {
         ask: &Ask<'_>,
         ready: &Arc<Ready>,
         exchanged: Exchanged,
+        ended_by: &'static str,
     ) -> Result<(Bytes, ResultKind, Revision), Miss> {
         let Exchanged { end, sent, detail, network, .. } = exchanged;
         let server = &self.config.name;
@@ -110,15 +111,21 @@ impl Pipeline {
                 Err(miss(Kind::Local, Category::ClientCancelled, Failure::Cancelled, sentence))
             }
             End::TimedOut(clock) => {
-                let (failure, limit) = match clock {
-                    Limit::Idle => (Failure::TimedOutIdle, ask.limits.idle()),
-                    Limit::Maximum => (Failure::TimedOutMaximum, ask.limits.maximum()),
-                };
-                let sentence = match clock {
-                    Limit::Idle => format!("server {server} was silent for {limit:?}, the idle limit"),
-                    Limit::Maximum => {
-                        format!("the call to server {server} took as long as it may ({limit:?} at most)")
-                    }
+                let (failure, sentence) = match clock {
+                    Limit::Idle => (
+                        Failure::TimedOutIdle,
+                        format!(
+                            "server {server} was silent for {:?}, the idle limit of {}",
+                            ask.limits.idle(),
+                            ask.limits_by
+                        ),
+                    ),
+                    Limit::Maximum => (
+                        Failure::TimedOutMaximum,
+                        format!(
+                            "the call to server {server} took {network:.1?}, which is the most that {ended_by} allows"
+                        ),
+                    ),
                 };
                 Err(Miss { clock: Some(clock), ..miss(Kind::Local, Category::Deadline, failure, sentence) })
             }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::error::Outcome;
-use steadfast_core::exchange::Operation;
+use steadfast_core::exchange::{Limits, Operation};
 use steadfast_core::fingerprint::{Carrier, Key};
 use steadfast_core::hop::Revision;
 use steadfast_core::ids::{ProgressToken, RequestId, Tag};
@@ -429,8 +429,8 @@ impl Client {
         };
         let in_meta = key.as_ref().filter(|_| pointer.is_none()).map(Key::as_str);
         let described = contract.map_or_else(|| Contract::of_method(method), |contract| contract.contract);
-        let limits =
-            options.limits.or(contract.and_then(|contract| contract.limits)).unwrap_or(config.limits);
+        let of_tool = contract.and_then(|contract| contract.limits);
+        let (limits, limits_by) = limits_of(options.limits, of_tool, config.limits);
         let ask = Ask {
             params: placed.as_deref().unwrap_or(params),
             name: name.as_deref().filter(|_| matches!(method, "tools/call" | "prompts/get")),
@@ -440,6 +440,7 @@ impl Client {
             keyed: key.is_some(),
             rejects: contract.map_or(&[], |contract| &contract.rejects),
             limits,
+            limits_by,
             ..self.plain(method, params, kinds, &options)
         };
         let done = if answers {
@@ -453,6 +454,7 @@ impl Client {
 
     fn plain<'a>(&self, method: &'a str, params: &'a str, kinds: Kinds, options: &CallOptions) -> Ask<'a> {
         let contract = Contract::of_method(method);
+        let (limits, limits_by) = limits_of(options.limits, None, self.pipeline.config.limits);
         Ask {
             method,
             params,
@@ -462,7 +464,8 @@ impl Client {
             key: None,
             keyed: false,
             rejects: &[],
-            limits: options.limits.unwrap_or(self.pipeline.config.limits),
+            limits,
+            limits_by,
             operation: Operation::of_method(method),
             kinds,
             leg_of: None,
@@ -475,6 +478,15 @@ impl Client {
     pub async fn close(&self, grace: Duration) {
         self.pipeline.closing.cancel();
         self.pipeline.connector.close(grace).await;
+    }
+}
+
+/// The limits that count, and who sets them: the call before its tool's contract, that before the server's configuration.
+fn limits_of(of_call: Option<Limits>, of_tool: Option<Limits>, of_server: Limits) -> (Limits, &'static str) {
+    match (of_call, of_tool) {
+        (Some(limits), _) => (limits, "the call itself"),
+        (None, Some(limits)) => (limits, "the contract of its tool"),
+        (None, None) => (of_server, "the server's configuration"),
     }
 }
 
