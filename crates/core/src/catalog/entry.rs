@@ -61,6 +61,7 @@ pub enum Next {
 /// The right to one fetch. What was fetched under it is fresh only if nothing changed since it was given (I-18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
+    life: u64,
     generation: u64,
     renewed: bool,
 }
@@ -85,6 +86,8 @@ pub enum Failed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry<V> {
     held: Option<Held<V>>,
+    /// How often it was forgotten: what was asked for before is nobody's any more.
+    life: u64,
     /// How often it was told to have changed.
     generation: u64,
     fetching: bool,
@@ -94,7 +97,7 @@ pub struct Entry<V> {
 
 impl<V> Default for Entry<V> {
     fn default() -> Self {
-        Self { held: None, generation: 0, fetching: false, noticed_at: VecDeque::new() }
+        Self { held: None, life: 0, generation: 0, fetching: false, noticed_at: VecDeque::new() }
     }
 }
 
@@ -102,6 +105,11 @@ impl<V> Entry<V> {
     /// What is held, fresh or not.
     pub const fn held(&self) -> Option<&Held<V>> {
         self.held.as_ref()
+    }
+
+    /// Whether a fetch is under way.
+    pub const fn is_fetching(&self) -> bool {
+        self.fetching
     }
 
     /// Somebody needs it (CCH-11). Nothing is ever fetched but for that (CCH-12).
@@ -131,7 +139,7 @@ impl<V> Entry<V> {
 
     const fn fetch(&mut self) -> Next {
         self.fetching = true;
-        Next::Fetch(Ticket { generation: self.generation, renewed: false })
+        Next::Fetch(Ticket { life: self.life, generation: self.generation, renewed: false })
     }
 
     /// It changed at the server: stale from now on, and what is being fetched will be too (CCH-19, CCH-20).
@@ -143,29 +151,47 @@ impl<V> Entry<V> {
         }
     }
 
-    /// It is of no use any more: another server answers, or for somebody else. Not even a failed fetch brings it back.
+    /// It is of no use any more: another server answers, or it is for somebody else. What is being fetched is not kept
+    /// either, and nobody joins it.
     pub fn forget(&mut self) {
+        self.life += 1;
         self.generation += 1;
         self.held = None;
+        self.fetching = false;
     }
 
     /// A fetch under way was overtaken by a change: it stops where it is and begins again under another ticket. Once;
     /// what changes faster than it can be fetched is stale.
     pub fn renew(&self, ticket: Ticket) -> Option<Ticket> {
-        let overtaken = ticket.generation != self.generation && !ticket.renewed;
-        overtaken.then_some(Ticket { generation: self.generation, renewed: true })
+        let overtaken = ticket.generation != self.generation && !ticket.renewed && ticket.life == self.life;
+        overtaken.then_some(Ticket { generation: self.generation, renewed: true, ..ticket })
     }
 
-    /// The fetch brought something. `expires` is what its hints and the policy say.
-    pub fn fetched(&mut self, ticket: Ticket, now: Instant, expires: Instant, sharing: Sharing, value: V) {
+    /// The fetch brought something, received at `now`. `expires` is what its hints and the policy say. Whether nothing
+    /// changed meanwhile: only then is it as new as can be, and worth sharing.
+    pub fn fetched(
+        &mut self,
+        ticket: Ticket,
+        now: Instant,
+        expires: Instant,
+        sharing: Sharing,
+        value: V,
+    ) -> bool {
+        if ticket.life != self.life {
+            return false;
+        }
         self.fetching = false;
         let overtaken = ticket.generation != self.generation;
         let expires = if overtaken { expires.min(now) } else { expires };
         self.held = Some(Held { value, received: now, expires, sharing, noticed: overtaken });
+        !overtaken
     }
 
     /// The fetch brought nothing. Whether what is held may serve instead, marked stale.
-    pub fn failed(&mut self, now: Instant, why: Failed, policy: Policy) -> bool {
+    pub fn failed(&mut self, ticket: Ticket, now: Instant, why: Failed, policy: Policy) -> bool {
+        if ticket.life != self.life {
+            return false;
+        }
         self.fetching = false;
         match why {
             Failed::Passing => {
@@ -241,14 +267,14 @@ mod tests {
         let policy = Policy { ttl: Duration::from_millis(100), stale_for: Duration::from_millis(50) };
         for (now, serves) in [(100, true), (149, true), (150, false)] {
             let mut entry = filled(100);
-            fetch(entry.need(at(100)));
-            assert_eq!(entry.failed(at(now), Failed::Passing, policy), serves, "{now}");
+            let ticket = fetch(entry.need(at(100)));
+            assert_eq!(entry.failed(ticket, at(now), Failed::Passing, policy), serves, "{now}");
             assert!(!entry.held().unwrap().is_fresh(at(now)), "and it is marked");
         }
         let mut entry = filled(100);
-        fetch(entry.need(at(100)));
+        let ticket = fetch(entry.need(at(100)));
         assert!(
-            !entry.failed(at(101), Failed::Refused, policy),
+            !entry.failed(ticket, at(101), Failed::Refused, policy),
             "F089: a right that is gone takes what it showed"
         );
         assert_eq!(entry.held(), None);
@@ -282,7 +308,12 @@ mod tests {
         let ticket = fetch(entry.doubt());
         entry.forget();
         assert_eq!(entry.held(), None);
-        entry.fetched(ticket, at(10), at(110), Sharing::Public, 2);
-        assert!(!entry.held().unwrap().is_fresh(at(10)));
+        let other = fetch(entry.need(at(5)));
+        assert_eq!(entry.renew(ticket), None);
+        assert!(!entry.fetched(ticket, at(10), at(110), Sharing::Public, 2));
+        assert!(!entry.failed(ticket, at(10), Failed::Passing, Policy::DEFAULT));
+        assert_eq!((entry.held(), entry.is_fetching()), (None, true), "it is nobody's");
+        assert!(entry.fetched(other, at(10), at(110), Sharing::Private, 3));
+        assert_eq!(entry.held().unwrap().value, 3);
     }
 }

@@ -19,15 +19,17 @@ use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::policy::breaker::{Class, Observed, Permit};
 use steadfast_core::policy::{Failure, RetryClass, Verdict};
 use steadfast_core::time::Instant;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::breakers::{Breakers, Permitted};
+use super::catalog::Defined;
 use super::config::Config;
 use super::drive::{self, Ears};
 use super::error::{Category, Error};
 use super::handler::{Credentials, Handler};
+use super::inbound::{self, Notice};
 use super::judge::{Miss, code_of, is_error};
 use super::leg::Outgoing;
 use super::options::{CallOptions, Run};
@@ -77,7 +79,11 @@ pub(super) struct Ask<'a> {
     pub(super) kinds: Kinds,
     /// The call that it is a leg of; a new one if absent.
     pub(super) leg_of: Option<&'a Done>,
-    pub(super) mirrors: &'a (dyn Fn() -> Vec<(String, String)> + Send + Sync),
+    /// What is known of the tool that is called.
+    pub(super) defined: Option<&'a Defined<'a>>,
+    /// It takes no slot: the client's own fetch of a list, of which there is one at a time, and for which a call that
+    /// has a slot may wait.
+    pub(super) aside: bool,
 }
 
 /// Which results a method may have (MRT-04, TSK-05, MSG-15).
@@ -158,11 +164,16 @@ impl Pipeline {
             keyed: ask.keyed,
             ..Record::default()
         };
+        if let Some((age, stale)) = ask.defined.and_then(Defined::age) {
+            record.cache_age_ms = Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            record.cache_stale = stale;
+        }
         let must_end = self.must_end(began, options);
         // One slot for all attempts of a call: a retry never waits behind those that came later (D-42). A listen may
         // last for ever and takes none.
         let slot = match ask.operation {
             Operation::Listen => Ok(None),
+            Operation::Ordinary | Operation::Initialize | Operation::Probe if ask.aside => Ok(None),
             Operation::Ordinary | Operation::Initialize | Operation::Probe => {
                 self.turn(must_end, options).await.map(Some)
             }
@@ -210,7 +221,7 @@ impl Pipeline {
             let (verdict, outcome) = attempts.failed(self.clock.now(), &miss.failed);
             // What was corrected cannot be, so the same would come again.
             let verdict = match verdict {
-                Verdict::Mend if !Self::is_mended(&miss) => {
+                Verdict::Mend if !self.is_mended(&ask, &miss, options, deadline).await => {
                     return Err(self.give_up(&span, record, &miss, outcome, "stop: final"));
                 }
                 verdict => verdict,
@@ -238,6 +249,22 @@ impl Pipeline {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether what was refused is corrected: the connector knows another version already, and headers may come out
+    /// otherwise by a newer definition. A caller that gave up meanwhile is told so by the next attempt.
+    async fn is_mended(&self, ask: &Ask<'_>, miss: &Miss, options: &CallOptions, deadline: Instant) -> bool {
+        if miss.failed.failure == Failure::VersionRefused {
+            return true;
+        }
+        let Some(defined) = ask.defined.filter(|_| miss.failed.failure == Failure::HeadersRefused) else {
+            return false;
+        };
+        tokio::select! {
+            mended = defined.mend(options) => mended,
+            _ = self.thrown(options) => true,
+            () = self.clock.sleep_until(Some(deadline)) => false,
         }
     }
 
@@ -289,7 +316,8 @@ impl Pipeline {
         let run_cancel = options.run.as_ref().map(|run| run.cancel_token().clone()).unwrap_or_default();
         let cancel = options.cancel.clone();
         let switches = [(&cancel, None), (&run_cancel, None), (&self.closing, Some("the client is closing"))];
-        let mut ears = Listener { options, server: &self.config.name, handler: &*self.handler };
+        let (server, handler, notices) = (&*self.config.name, &*self.handler, &self.connector.notices);
+        let mut ears = Listener { options, server, handler, notices };
         let holding = (ready.revision.era() == Era::Legacy).then(|| ready.asking.subscribe());
         let exchanged = drive::request(self.clock, spec, leg, &switches, holding, &mut ears).await;
         ready.link.forget(&id);
@@ -438,7 +466,7 @@ impl Pipeline {
         let mut headers = Vec::new();
         if ready.link.transport() == Transport::Http {
             if ready.revision.era() == Era::Modern {
-                headers = (ask.mirrors)();
+                headers = ask.defined.map(Defined::headers).unwrap_or_default();
             }
             if let Some(credentials) = &self.credentials {
                 let fetched = tokio::select! {
@@ -541,7 +569,7 @@ impl Pipeline {
         of_call.into_iter().chain(of_run).min().unwrap_or(Instant::from_nanos(u64::MAX))
     }
 
-    fn new_call(&self) -> String {
+    pub(super) fn new_call(&self) -> String {
         let serial = self.calls.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}-{serial}", self.seed)
     }
@@ -583,6 +611,7 @@ struct Listener<'a> {
     options: &'a mut CallOptions,
     server: &'a str,
     handler: &'a dyn Handler,
+    notices: &'a broadcast::Sender<Notice>,
 }
 
 impl Ears for Listener<'_> {
@@ -596,6 +625,7 @@ impl Ears for Listener<'_> {
         if method == "notifications/message" {
             self.handler.log(self.server, &String::from_utf8_lossy(params));
         }
+        inbound::noticed(self.handler, self.server, self.notices, method, params);
         if let Some(on_note) = &mut self.options.on_note {
             on_note(method, params);
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use steadfast_core::call::Policy;
+use steadfast_core::catalog;
 use steadfast_core::era::Wish;
 use steadfast_core::exchange::Limits;
 use steadfast_core::policy::breaker::Thresholds;
@@ -28,7 +29,7 @@ pub struct Config {
     pub retry: Policy,
     /// When to stop asking a server that does not answer.
     pub breaker: Thresholds,
-    /// How many requests may run at once.
+    /// How many requests may run at once. The fetch of a list, one at a time for each, is beside them.
     pub concurrency: usize,
     /// How many more may wait for their turn.
     pub queue: usize,
@@ -38,6 +39,8 @@ pub struct Config {
     pub max_rounds: u32,
     /// How long the host may take to answer one question.
     pub question_limit: Duration,
+    /// How long what the server offers is kept.
+    pub catalog: catalog::Policy,
     /// The operator's word on tools: the first whose pattern fits best.
     pub contracts: Vec<ToolContract>,
 }
@@ -59,6 +62,7 @@ impl Default for Config {
             queue_wait: Duration::from_secs(10),
             max_rounds: 16,
             question_limit: Duration::from_secs(300),
+            catalog: catalog::Policy::DEFAULT,
             contracts: Vec::new(),
         }
     }

@@ -3,6 +3,8 @@
 use std::future::ready;
 use std::pin::Pin;
 
+use steadfast_core::catalog::Changes;
+
 /// A question of a server: `elicitation/create`, `sampling/createMessage` or `roots/list`. It is an untrusted party's
 /// text in every era and shape, within a task too (TSK-31, TSK-53).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,17 @@ pub trait Handler: Send + Sync {
     /// A server's `notifications/message`: the params as they came, of an untrusted party.
     fn log(&self, server: &str, params: &str) {
         let _ = (server, params);
+    }
+
+    /// The server says that a list changed; which one, the notice's method says. It is fetched again when it is next
+    /// needed.
+    fn list_changed(&self, server: &str, notice: &str) {
+        let _ = (server, notice);
+    }
+
+    /// A list that was fetched again says something else than before; which one, the method that fetches it says.
+    fn definitions_changed(&self, server: &str, list: &str, changes: &Changes) {
+        let _ = (server, list, changes);
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::breakers::Breakers;
+use super::catalog::{CatalogStore, InMemory};
 use super::roots::Roots;
 use super::{Builder, Client, Context, Credentials, Recorder};
 
@@ -44,8 +45,8 @@ pub enum HostError {
 
 /// Holds one [`Client`] for each server and authorization context, made at its first use.
 ///
-/// Clients share nothing but what they may: the breakers of one server within one tenant, and the records. Transport,
-/// pending requests, catalogs, queue and credentials are each client's own, so that one server's outage is no other
+/// Clients share nothing but what they may: the breakers of one server within one tenant, the records, and lists that their
+/// server calls public. Transport, pending requests, other catalogs, queue and credentials are each client's own, so that one server's outage is no other
 /// server's, and nothing of one context reaches another (D-26, D-41).
 ///
 /// ```no_run
@@ -85,6 +86,7 @@ pub enum HostError {
 #[derive(Default)]
 pub struct Host {
     recorder: Option<Arc<dyn Recorder>>,
+    catalogs: Arc<InMemory>,
     kept: Mutex<Kept>,
 }
 
@@ -106,7 +108,7 @@ impl fmt::Debug for Host {
 impl Host {
     /// A host whose clients all leave their records with one recorder.
     pub fn recording(recorder: Arc<dyn Recorder>) -> Self {
-        Self { recorder: Some(recorder), kept: Mutex::default() }
+        Self { recorder: Some(recorder), ..Self::default() }
     }
 
     /// Adds a server under the name of its configuration. Nothing is started.
@@ -161,6 +163,7 @@ impl Host {
         if !identity.roots.is_empty() {
             builder = builder.roots(identity.roots.clone());
         }
+        builder.catalogs.get_or_insert_with(|| Arc::clone(&self.catalogs) as Arc<dyn CatalogStore>);
         let client = builder.build();
         kept.clients.insert(place, client.clone());
         Ok(client)

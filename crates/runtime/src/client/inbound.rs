@@ -167,9 +167,33 @@ pub(super) async fn look_after(
 fn notified(host: &Host, method: &str, params: Bytes) {
     if method == "notifications/message" {
         host.handler.log(&host.server, &String::from_utf8_lossy(&params));
+        // There may be many, and what waits in their stead is more than a word.
+        return;
     }
-    // Nobody may be listening.
-    let _ = host.notices.send(Notice { method: method.into(), params });
+    if !noticed(&*host.handler, &host.server, &host.notices, method, &params) {
+        // Nobody may be listening.
+        let _ = host.notices.send(Notice { method: method.into(), params });
+    }
+}
+
+/// Hands a change notice on, wherever it came: what is kept is stale by it, and the host may want to know. Whether it
+/// is one.
+pub(super) fn noticed(
+    handler: &dyn Handler,
+    server: &str,
+    notices: &broadcast::Sender<Notice>,
+    method: &str,
+    params: &Bytes,
+) -> bool {
+    let is_list = method.starts_with("notifications/") && method.ends_with("/list_changed");
+    let is_change = is_list || method == "notifications/resources/updated";
+    if is_change {
+        let _ = notices.send(Notice { method: method.into(), params: params.clone() });
+    }
+    if is_list {
+        handler.list_changed(server, method);
+    }
+    is_change
 }
 
 fn reply(answer: Result<String, NoAnswer>) -> Reply<Bytes> {

@@ -203,12 +203,6 @@ impl Pipeline {
             error: Some(error),
         }
     }
-
-    /// Whether what was refused is corrected already: the connector knows another version. Refused headers are made of
-    /// the tool's schema, and would come out the same.
-    pub(super) const fn is_mended(miss: &Miss) -> bool {
-        matches!(miss.failed.failure, Failure::VersionRefused)
-    }
 }
 
 /// The error of a Steadfast further on, which says itself what it means.

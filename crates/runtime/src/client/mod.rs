@@ -8,6 +8,7 @@
 
 mod attempts;
 mod breakers;
+mod catalog;
 mod config;
 mod drive;
 mod error;
@@ -45,11 +46,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::message;
-use attempts::{Ask, Kinds, Pipeline};
+use attempts::{Ask, Done, Kinds, Pipeline};
+use catalog::{Catalog, Defined};
 use ready::{Connector, Target};
 use roots::Lending;
 
 pub use breakers::Breakers;
+pub use catalog::{CatalogStore, Definition, Found, InMemory, LeftOut, Light, Listed, Shared};
 pub use config::{Config, Context, ToolContract};
 pub use error::{Category, Error};
 pub use explain::{Explanation, Finding, Said};
@@ -67,6 +70,7 @@ pub use stdio::Command;
 pub struct Client {
     pipeline: Arc<Pipeline>,
     recent: Arc<Recent>,
+    catalog: Arc<Catalog>,
 }
 
 impl fmt::Debug for Client {
@@ -118,6 +122,13 @@ pub struct Answered {
     pub attempts: u32,
 }
 
+impl From<Done> for Answered {
+    fn from(done: Done) -> Self {
+        let Done { result, revision, call_id, attempts, .. } = done;
+        Self { result, revision, call_id, attempts }
+    }
+}
+
 /// Puts a client together.
 #[derive(Clone)]
 pub struct Builder {
@@ -127,6 +138,7 @@ pub struct Builder {
     credentials: Option<Arc<dyn Credentials>>,
     recorder: Option<Arc<dyn Recorder>>,
     breakers: Option<Arc<Breakers>>,
+    catalogs: Option<Arc<dyn CatalogStore>>,
     roots: Roots,
 }
 
@@ -145,6 +157,7 @@ impl Builder {
             credentials: None,
             recorder: None,
             breakers: None,
+            catalogs: None,
             roots: Roots::default(),
         }
     }
@@ -202,6 +215,13 @@ impl Builder {
         self
     }
 
+    /// Where clients share lists that their server calls public; without one this client keeps its own.
+    #[must_use]
+    pub fn catalogs(mut self, store: Arc<dyn CatalogStore>) -> Self {
+        self.catalogs = Some(store);
+        self
+    }
+
     /// The client. Nothing is started or sent until its first use.
     pub fn build(self) -> Client {
         let mut seed = [0_u8; 8];
@@ -240,7 +260,8 @@ impl Builder {
             closing,
             seed,
         );
-        Client { pipeline: Arc::new(pipeline), recent }
+        let catalog = Arc::new(Catalog::new(&pipeline, self.catalogs));
+        Client { pipeline: Arc::new(pipeline), recent, catalog }
     }
 }
 
@@ -335,16 +356,6 @@ impl Client {
         self.request("tools/call", &params.to_json(), options).await
     }
 
-    /// Reads a resource.
-    ///
-    /// # Errors
-    /// As [`Self::call_tool`].
-    pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Answered, Error> {
-        let mut params = Members::default();
-        params.set("uri", object::string(uri));
-        self.request("resources/read", &params.to_json(), options).await
-    }
-
     /// Gets a prompt. `arguments` is one JSON object of strings.
     ///
     /// # Errors
@@ -367,7 +378,7 @@ impl Client {
     /// # Errors
     /// As [`Self::call_tool`].
     pub async fn request(&self, method: &str, params: &str, options: CallOptions) -> Result<Answered, Error> {
-        self.send(method, params, options, true).await
+        self.send(method, params, options, true).await.map(Answered::from)
     }
 
     /// Sends a request for somebody else, as a gateway does: a question in return is for them to answer, so
@@ -376,7 +387,7 @@ impl Client {
     /// # Errors
     /// As [`Self::call_tool`].
     pub async fn forward(&self, method: &str, params: &str, options: CallOptions) -> Result<Answered, Error> {
-        self.send(method, params, options, false).await
+        self.send(method, params, options, false).await.map(Answered::from)
     }
 
     async fn send(
@@ -385,7 +396,7 @@ impl Client {
         params: &str,
         mut options: CallOptions,
         answers: bool,
-    ) -> Result<Answered, Error> {
+    ) -> Result<Done, Error> {
         let refused = |sentence: String| Error::Local {
             category: Category::Validation,
             clock: None,
@@ -420,8 +431,14 @@ impl Client {
                 .map_err(|why| refused(why.to_owned()))?;
             let mut members = members.clone();
             members.set("arguments", arguments);
-            placed = Some(members.to_json());
+            placed = Some(members);
         }
+        let sent = placed.as_ref().unwrap_or(&members).get("arguments");
+        let defined = match tool {
+            Some(tool) => Some(Defined::checked(self, tool, sent, &options).await.map_err(refused)?),
+            None => None,
+        };
+        let placed = placed.as_ref().map(Members::to_json);
         let kinds = Kinds {
             input_required: matches!(method, "tools/call" | "prompts/get" | "resources/read"),
             // Nobody declares the extension here yet, so a task is no answer to a call of our own (TSK-03).
@@ -441,6 +458,7 @@ impl Client {
             rejects: contract.map_or(&[], |contract| &contract.rejects),
             limits,
             limits_by,
+            defined: defined.as_ref(),
             ..self.plain(method, params, kinds, &options)
         };
         let done = if answers {
@@ -448,8 +466,10 @@ impl Client {
         } else {
             self.pipeline.ask(ask, &mut options).await?
         };
-        let attempts::Done { result, revision, call_id, attempts, .. } = done;
-        Ok(Answered { result, revision, call_id, attempts })
+        if let Some(defined) = &defined {
+            defined.check_output(&done).await?;
+        }
+        Ok(done)
     }
 
     fn plain<'a>(&self, method: &'a str, params: &'a str, kinds: Kinds, options: &CallOptions) -> Ask<'a> {
@@ -469,7 +489,8 @@ impl Client {
             operation: Operation::of_method(method),
             kinds,
             leg_of: None,
-            mirrors: &Vec::new,
+            defined: None,
+            aside: false,
         }
     }
 

@@ -169,6 +169,11 @@ impl Connector {
         }
     }
 
+    /// Where the server is, with all that its command is given; for a digest only.
+    pub(super) fn place(&self) -> String {
+        format!("{:?}", self.target)
+    }
+
     pub(super) fn state(&self) -> watch::Receiver<ConnectionState> {
         self.state.subscribe()
     }

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use steadfast_core::catalog::Changes;
 use steadfast_core::object::Members;
 
 use super::handler::{Answering, Handler, Question};
@@ -191,6 +192,14 @@ impl Handler for Lending {
 
     fn log(&self, server: &str, params: &str) {
         self.handler.log(server, params);
+    }
+
+    fn list_changed(&self, server: &str, notice: &str) {
+        self.handler.list_changed(server, notice);
+    }
+
+    fn definitions_changed(&self, server: &str, list: &str, changes: &Changes) {
+        self.handler.definitions_changed(server, list, changes);
     }
 }
 

@@ -51,7 +51,6 @@ pub(crate) fn of(schema: &Value) -> Result<Vec<Mirror>, String> {
 
 /// The headers of a call with these arguments, by their names (HDR-26..28). What is no scalar has none: the schema
 /// forbids it, and the server says so.
-#[allow(dead_code, reason = "the client that sends them comes in the next commits")]
 pub(crate) fn headers(mirrors: &[Mirror], arguments: &Value) -> Vec<(String, String)> {
     let rendered = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
