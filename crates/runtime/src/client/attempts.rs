@@ -221,7 +221,7 @@ impl Pipeline {
             let (verdict, outcome) = attempts.failed(self.clock.now(), &miss.failed);
             // What was corrected cannot be, so the same would come again.
             let verdict = match verdict {
-                Verdict::Mend if !self.is_mended(&ask, &miss, options, deadline).await => {
+                Verdict::Mend if !self.is_mended(&ask, &miss, options, until.at).await => {
                     return Err(self.give_up(&span, record, &miss, outcome, "stop: final"));
                 }
                 verdict => verdict,
