@@ -52,6 +52,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         if words.next().is_some() {
             return Err(Failure::new(Code::Usage, "too many words; a COMMAND stands behind --"));
         }
+        let cancel = crate::exit::cancel_when_asked();
         let bar = Bar::start(std::io::stderr().is_terminal() && !args.json);
         let shown = bar.clone();
         let heard = Arc::new(AtomicUsize::new(0));
@@ -62,7 +63,7 @@ pub(crate) fn run(args: Args) -> Outcome {
                 shown.show(&progress);
                 count.fetch_add(1, Ordering::Relaxed);
             })),
-            cancel: crate::exit::cancel_when_asked(),
+            cancel,
             ..CallOptions::default()
         };
         let ended = session.client.call_tool(tool, arguments, options).await;

@@ -1,8 +1,11 @@
 //! Exit codes, and how a failure is told: one sentence on stderr.
 
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::process::ExitCode;
+use std::task::{Context, Poll};
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::ui;
@@ -93,39 +96,51 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
     }
 }
 
-/// Ready when the process is asked to end, by Ctrl-C or SIGTERM. Asked a second time it ends at once, whatever it still
-/// waits for (F082).
-pub(crate) async fn asked_to_end() {
-    asked().await;
-    tokio::spawn(async {
-        asked().await;
-        eprintln!("steadfast: ended at once; what was running has no known outcome");
-        std::process::exit(Code::Cancelled.number().into());
-    });
+/// Ready when the process is asked to end, by Ctrl-C or SIGTERM, from this call on. Asked a second time it ends at once,
+/// whatever it still waits for (F082).
+pub(crate) fn asked_to_end() -> impl Future<Output = ()> {
+    let mut signals = Signals::listen();
+    async move {
+        signals.next().await;
+        tokio::spawn(async move {
+            signals.next().await;
+            eprintln!("steadfast: ended at once; what was running has no known outcome");
+            std::process::exit(Code::Cancelled.number().into());
+        });
+    }
 }
 
 /// Thrown once the process is asked to end, so that what runs is cancelled properly; asked a second time it ends at once.
 pub(crate) fn cancel_when_asked() -> CancellationToken {
     let cancel = CancellationToken::new();
     let thrown = cancel.clone();
+    let asked = asked_to_end();
     tokio::spawn(async move {
-        asked_to_end().await;
+        asked.await;
         thrown.cancel();
     });
     cancel
 }
 
-async fn asked() {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
-    let terminated = async {
-        match &mut terminate {
-            Some(signal) => signal.recv().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated => {}
+/// SIGINT and SIGTERM; one that cannot be listened to never comes.
+struct Signals([Option<Signal>; 2]);
+
+impl Signals {
+    fn listen() -> Self {
+        Self([SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok()))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate] = &mut self.0;
+        let heard = |one: &mut Option<Signal>, context: &mut Context<'_>| match one {
+            Some(signal) => signal.poll_recv(context).map(drop),
+            None => Poll::Pending,
+        };
+        poll_fn(|context| match heard(interrupt, context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => heard(terminate, context),
+        })
+        .await;
     }
 }
 

@@ -56,10 +56,10 @@ fn call(transport: &str, era: &str, tool: &str, awaited: &str) -> (String, i64, 
     let ended: Value = serde_json::from_slice(&output.stdout).unwrap();
     let heard = folder.path().join("heard");
     // An HTTP peer may hear of the end a moment after the client is gone.
-    let heard = if awaited.is_empty() || transport == "stdio" {
-        fs::read_to_string(heard).unwrap_or_default()
-    } else {
-        wait_for(&heard, "closed")
+    let heard = match (transport, era) {
+        ("http", "modern") => wait_for(&heard, "closed"),
+        ("http", "legacy") => wait_for(&heard, "notifications/cancelled"),
+        _ => fs::read_to_string(heard).unwrap_or_default(),
     };
     (ended["seen"].as_str().unwrap().to_owned(), ended["code"].as_i64().unwrap(), heard)
 }
@@ -75,7 +75,8 @@ fn cancelled(heard: &str) -> (Option<Value>, Value) {
 // shows: CAN-01, G4, G8, D-36
 #[test]
 fn d_36_ctrl_c_on_a_terminal_sends_the_signal_of_transport_and_era_and_tells_what_is_known() {
-    for (transport, era) in [("stdio", "modern"), ("stdio", "legacy"), ("http", "modern")] {
+    for (transport, era) in [("stdio", "modern"), ("stdio", "legacy"), ("http", "modern"), ("http", "legacy")]
+    {
         let (seen, code, heard) = call(transport, era, "counts", "three");
         assert_eq!(code, 130, "{transport} {era}: {seen}");
         assert!(seen.contains("the call was cancelled; it may have been executed"), "{seen}");
