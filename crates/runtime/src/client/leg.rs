@@ -4,11 +4,15 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
+use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::requester::Input;
-use steadfast_core::exchange::{CancelSignal, Spec};
+use steadfast_core::exchange::{CancelNotice, CancelSignal, Spec};
 use steadfast_core::ids::RequestId;
 use steadfast_core::policy::failure::{ErrorAnswer, Failure};
 use tokio::sync::mpsc;
+
+use crate::message;
 
 /// Lets the first byte leave. It runs right after the machine was told so, never before.
 pub(super) type Launch = Box<dyn FnOnce() + Send>;
@@ -139,6 +143,28 @@ impl Inbox {
     pub(super) fn new() -> (Self, mpsc::Receiver<Inbound>) {
         let (sender, receiver) = mpsc::channel(INBOX);
         (Self { sender }, receiver)
+    }
+
+    /// Leaves a message that is neither progress nor the answer of a request that waits; `during` is the request on whose
+    /// stream it came.
+    pub(super) fn hear(&self, message: Message<'_>, during: Option<&RequestId>) {
+        let inbound = match message {
+            Message::Response { id, .. } => Inbound::Stray { id },
+            Message::Request { id, method, params } => {
+                let (method, params) = (method.into_owned(), message::params_bytes(params));
+                Inbound::Request { id, method, params, during: during.cloned() }
+            }
+            Message::Notification { method, params } if method == "notifications/cancelled" => {
+                match envelope::cancel_notice_of(params.map(RawValue::get)) {
+                    CancelNotice::Names { id, .. } => Inbound::Withdrawn { id },
+                    CancelNotice::Malformed => return,
+                }
+            }
+            Message::Notification { method, params } => {
+                Inbound::Notification { method: method.into_owned(), params: message::params_bytes(params) }
+            }
+        };
+        self.put(inbound);
     }
 
     /// Leaves something to be looked at; `false` if it was dropped.

@@ -38,7 +38,7 @@ impl Link {
     pub(super) fn forget(&self, id: &RequestId) {
         match self {
             Self::Stdio(connection) => connection.forget(id),
-            Self::Http(_) => {}
+            Self::Http(connection) => connection.forget(id),
         }
     }
 

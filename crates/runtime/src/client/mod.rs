@@ -239,6 +239,7 @@ impl Builder {
             clock,
             Arc::clone(&config),
             Arc::clone(&handler),
+            self.credentials.clone(),
             self.target,
             closing.clone(),
         ));

@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::config::Config;
 use super::drive::{self, Exchanged};
-use super::handler::Handler;
+use super::handler::{Credentials, Handler};
 use super::inbound::{self, Asking, Notice};
 use super::leg::{Detail, Inbox, Outgoing};
 use super::link::Link;
@@ -118,6 +118,8 @@ pub(super) struct Connector {
     pub(super) clock: Clock,
     pub(super) config: Arc<Config>,
     pub(super) handler: Arc<dyn Handler>,
+    /// Probe and handshake need them as every request does.
+    credentials: Option<Arc<dyn Credentials>>,
     target: Target,
     /// Ids are never used again, over all connections (MSG-05, LEG-11, F019).
     ids: AtomicI64,
@@ -135,6 +137,8 @@ struct Slot {
     making: Option<watch::Receiver<Option<Made>>>,
     /// What this endpoint or command was found to speak. Never given up for a later failure (VER-17).
     era: Option<Revision>,
+    /// It was found behind the two endpoints of 2024-11-05, where it is looked for first.
+    two_endpoints: bool,
 }
 
 /// How many notices may wait for a slow listener; it is told that it missed some.
@@ -145,6 +149,7 @@ impl Connector {
         clock: Clock,
         config: Arc<Config>,
         handler: Arc<dyn Handler>,
+        credentials: Option<Arc<dyn Credentials>>,
         target: Target,
         closing: CancellationToken,
     ) -> Self {
@@ -152,6 +157,7 @@ impl Connector {
             clock,
             config,
             handler,
+            credentials,
             target,
             ids: AtomicI64::new(1),
             epochs: AtomicU64::new(0),
@@ -308,6 +314,9 @@ impl Connector {
 
     async fn find_out(self: &Arc<Self>, known: Option<Revision>) -> Made {
         let wish = self.config.era;
+        if std::mem::take(&mut self.lock().two_endpoints) {
+            return self.two_endpoints().await;
+        }
         let step = match (known, wish) {
             (Some(revision), _) if revision.era() == steadfast_core::hop::Era::Modern => {
                 Step::Speak(revision)
@@ -426,12 +435,27 @@ impl Connector {
     async fn two_endpoints(self: &Arc<Self>) -> Made {
         let Target::Url(pool) = &self.target else { return Err(self.unsupported(&[])) };
         let (inbox, inbound) = Inbox::new();
-        let connection = http::Connection::two_endpoints(Arc::clone(pool), inbox)
-            .await
-            .map_err(|detail| Unready { detail, unsupported: false })?;
+        let credentials = self.headers().await.map_err(|detail| Unready { detail, unsupported: false })?;
+        let made = http::Connection::two_endpoints(Arc::clone(pool), inbox, credentials).await;
+        let connection = made.map_err(|detail| {
+            let unsupported = matches!(detail.status, Some(200..=299 | 400 | 404 | 405 | 406));
+            Unready { detail, unsupported }
+        })?;
         let open = Open::new(Link::Http(Arc::new(connection)), inbound);
         let (exchanged, made) = self.initialize(open).await;
-        made.unwrap_or_else(|| Err(Unready { detail: undecided(exchanged), unsupported: false }))
+        let made = made.unwrap_or_else(|| Err(Unready { detail: undecided(exchanged), unsupported: false }));
+        self.lock().two_endpoints = made.is_ok();
+        made
+    }
+
+    /// The credentials of a request that is no attempt of a call.
+    async fn headers(&self) -> Result<Vec<(String, String)>, Detail> {
+        match &self.credentials {
+            Some(credentials) if self.transport() == Transport::Http => {
+                credentials.headers().await.map_err(|why| Detail::failed(Failure::RefusedHere, why))
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
     }
 
     /// A new child, or a path to the endpoint: nothing is sent.
@@ -502,7 +526,14 @@ impl Connector {
         let metadata = Metadata { revision, capabilities: &self.handler.capabilities(), ..Metadata::NONE };
         // These params are our own, so they are an object.
         let params = message::params_with(params, &metadata).unwrap_or_default();
-        let leg = link.leg(Outgoing { spec: &spec, method, params: &params, headers: Vec::new() });
+        let headers = match self.headers().await {
+            Ok(headers) => headers,
+            Err(detail) => {
+                let (stdio, network) = (false, Duration::ZERO);
+                return Exchanged { end: End::Lost, sent: false, detail, stdio, network };
+            }
+        };
+        let leg = link.leg(Outgoing { spec: &spec, method, params: &params, headers });
         let id = spec.id.clone();
         let exchanged = drive::request(self.clock, spec, leg, &[], None, &mut Deaf).await;
         link.forget(&id);

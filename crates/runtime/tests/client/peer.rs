@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -28,6 +29,11 @@ pub(crate) async fn within<T>(what: &str, happens: impl Future<Output = T>) -> T
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     asked: mpsc::UnboundedReceiver<Asked>,
+    /// Whether there is a stream for what belongs to no request; else it is refused.
+    pub(crate) listens: bool,
+    /// Those that were opened, and what came while one was waited for.
+    streams: VecDeque<Asked>,
+    waiting: VecDeque<Asked>,
 }
 
 enum Do {
@@ -73,7 +79,7 @@ impl Peer {
                 });
             }
         });
-        Self { address, asked }
+        Self { address, asked, listens: false, streams: VecDeque::new(), waiting: VecDeque::new() }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -85,14 +91,40 @@ impl Peer {
         Client::of_url(&self.url()).unwrap().config(quick())
     }
 
-    /// The next request.
+    /// The next request, but for those that only open a stream.
     pub(crate) async fn next(&mut self) -> Asked {
-        within("a request", self.asked.recv()).await.unwrap()
+        loop {
+            if let Some(asked) = self.waiting.pop_front() {
+                return asked;
+            }
+            self.take().await;
+        }
+    }
+
+    /// The next stream that is opened for what belongs to no request.
+    pub(crate) async fn listening(&mut self) -> Asked {
+        loop {
+            if let Some(stream) = self.streams.pop_front() {
+                stream.stream();
+                return stream;
+            }
+            self.take().await;
+        }
+    }
+
+    async fn take(&mut self) {
+        let asked = within("a request", self.asked.recv()).await.unwrap();
+        let opens = asked.method == "GET" && asked.header("last-event-id").is_none();
+        match (opens, self.listens) {
+            (true, true) => self.streams.push_back(asked),
+            (true, false) => asked.status(405),
+            (false, _) => self.waiting.push_back(asked),
+        }
     }
 
     /// Whether nothing came that was not taken.
     pub(crate) fn is_undisturbed(&mut self) -> bool {
-        self.asked.try_recv().is_err()
+        self.waiting.is_empty() && self.asked.try_recv().is_err()
     }
 
     /// Answers the probe as a modern server.
@@ -102,8 +134,7 @@ impl Peer {
         probe.result(json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } }));
     }
 
-    /// Answers probe and handshake as a legacy server, and returns when the client said that it is ready. A GET stream
-    /// is refused.
+    /// Answers probe and handshake as a legacy server, and returns when the client said that it is ready.
     pub(crate) async fn is_legacy(&mut self, version: &str, session: Option<&str>) {
         let probe = self.next().await;
         assert_eq!(probe.rpc(), "server/discover");
@@ -125,18 +156,9 @@ impl Peer {
         let extra = session.map(|id| format!("MCP-Session-Id: {id}\r\n")).unwrap_or_default();
         let answer = json!({ "jsonrpc": "2.0", "id": hello.body["id"], "result": result });
         hello.whole(200, &format!("Content-Type: application/json\r\n{extra}"), &answer.to_string());
-        // Which of the two comes first is open.
-        for _ in 0..2 {
-            let next = self.next().await;
-            assert_eq!(next.header("mcp-session-id"), session);
-            match next.method.as_str() {
-                "GET" => next.status(405),
-                _ => {
-                    assert_eq!(next.rpc(), "notifications/initialized");
-                    next.status(202);
-                }
-            }
-        }
+        let ready = self.next().await;
+        assert_eq!((ready.rpc(), ready.header("mcp-session-id")), ("notifications/initialized", session));
+        ready.status(202);
     }
 }
 

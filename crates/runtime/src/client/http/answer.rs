@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{self, AsHeaderName, HeaderMap};
+use hyper::header::{self, AsHeaderName, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::pool::{Pool, Wire, reason};
@@ -55,6 +55,11 @@ impl Answer {
     /// A header's value, the first where there are several; not one that is no text.
     pub(super) fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// A header's value as it came.
+    pub(super) fn raw_header(&self, name: &str) -> Option<&HeaderValue> {
+        self.headers.get(name)
     }
 
     /// Whether the body is an event stream; parameters of the media type mean nothing (SSE-04).

@@ -1,23 +1,26 @@
 //! A server behind an HTTP endpoint, in the three ways that the revisions speak to one.
 //!
-//! [`pool`] has the connections, [`post`] one request on one of them, [`events`] the reading of a stream.
+//! [`pool`] has the connections, [`post`] one request on one of them, [`events`] the reading of a stream. [`session`] adds
+//! what the legacy revisions keep between requests, and [`two`] is the oldest way.
 
 mod answer;
 mod endpoint;
 mod events;
 mod pool;
 mod post;
+mod session;
 mod tls;
+mod two;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
 use hyper::http::HeaderValue;
 use steadfast_core::envelope;
-use steadfast_core::exchange::{CancelSignal, Reply};
+use steadfast_core::exchange::{CancelSignal, Operation, Reply};
 use steadfast_core::hop::Revision;
 use steadfast_core::ids::RequestId;
 use steadfast_core::policy::Failure;
@@ -28,6 +31,8 @@ use super::leg::{Detail, Gone, Heard, Inbox, Launch, Leg, Outgoing};
 use crate::message;
 use pool::{Ask, Wire};
 use post::{EVENT_QUEUE, Post};
+use session::Session;
+use two::TwoEndpoints;
 
 pub use endpoint::Endpoint;
 pub(super) use pool::Pool;
@@ -76,62 +81,119 @@ impl fmt::Debug for Settings {
 #[derive(Debug)]
 pub(super) struct Connection {
     pool: Arc<Pool>,
-    /// The version of a legacy session, once the handshake said it; none for the modern era.
-    legacy: Option<OnceLock<Revision>>,
+    way: Way,
+    /// Reads what the server says by itself. With the connection it ends.
+    listening: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+/// The three ways.
+#[derive(Clone, Debug)]
+enum Way {
+    /// 2026-07-28: every request stands for itself.
+    Modern,
+    /// 2025-03-26 to 2025-11-25.
+    Session(Arc<Session>),
+    /// 2024-11-05.
+    Two(Arc<TwoEndpoints>),
 }
 
 impl Connection {
-    /// 2026-07-28: every request stands for itself.
+    /// Every request stands for itself.
     pub(super) const fn modern(pool: Arc<Pool>) -> Self {
-        Self { pool, legacy: None }
+        Self { pool, way: Way::Modern, listening: Mutex::new(None) }
     }
 
-    /// A legacy server's session; its id is not kept yet, so only servers without sessions are spoken to.
-    pub(super) fn session(pool: Arc<Pool>, _inbox: Inbox) -> Self {
-        Self { pool, legacy: Some(OnceLock::new()) }
+    /// A session that begins with its `initialize`.
+    pub(super) fn session(pool: Arc<Pool>, inbox: Inbox) -> Self {
+        let session = Session::new(Arc::clone(&pool), inbox);
+        Self { pool, way: Way::Session(Arc::new(session)), listening: Mutex::default() }
     }
 
+    /// The server answered `initialize`, with this version.
     pub(super) fn start_session(&self, revision: Revision) {
-        if let Some(version) = &self.legacy {
-            let _ = version.set(revision);
+        match &self.way {
+            Way::Session(session) => session.start(revision),
+            Way::Modern | Way::Two(_) => {}
         }
     }
 
-    pub(super) async fn two_endpoints(pool: Arc<Pool>, _inbox: Inbox) -> Result<Self, Detail> {
-        let place = pool.endpoint().place();
-        let sentence = format!("{place} speaks HTTP+SSE of 2024-11-05, if MCP at all; update it");
-        Err(Detail::failed(Failure::NothingLeft, sentence))
+    /// Looks for the stream of 2024-11-05.
+    ///
+    /// # Errors
+    /// There is none; the status, if there was an answer, says whether there may be one another time.
+    pub(super) async fn two_endpoints(
+        pool: Arc<Pool>,
+        inbox: Inbox,
+        credentials: Vec<(String, String)>,
+    ) -> Result<Self, Detail> {
+        let (two, events) = TwoEndpoints::open(Arc::clone(&pool), inbox, credentials).await?;
+        let two = Arc::new(two);
+        let reading = Arc::clone(&two);
+        let reading = AbortOnDropHandle::new(tokio::spawn(async move { reading.read(events).await }));
+        Ok(Self { pool, way: Way::Two(two), listening: Mutex::new(Some(reading)) })
     }
 
     pub(super) fn leg(&self, outgoing: Outgoing<'_>) -> Leg {
         let Outgoing { spec, method, params, headers } = outgoing;
-        let (to_task, heard) = mpsc::channel(EVENT_QUEUE);
+        // One place is kept for the answer where one task reads for all.
+        let (to_task, heard) = mpsc::channel(EVENT_QUEUE + 1);
         let (pool, id) = (Arc::clone(&self.pool), spec.id.clone());
-        let ask = self.ask(method, params, &headers);
-        let ask = ask.map(|ask| ask.with_json(envelope::request(&id, method, params)));
-        let ready = async move {
-            let ask = ask?;
-            let wire = pool.wire().await?;
-            Ok((wire, Post { pool, ask, id, to_task }))
+        let ask = match &self.way {
+            Way::Modern => self.mirroring(method, params, &headers),
+            Way::Session(session) => session.ask(Method::POST, &headers),
+            Way::Two(two) => two.ask(&headers),
         };
-        // Closing the stream is the whole signal (CAN-02).
-        leg(heard, ready, |(wire, post): (Wire, Post)| post.run(wire), |_| {})
+        let ask = ask.map(|ask| ask.with_json(envelope::request(&id, method, params)));
+        let begins = spec.operation == Operation::Initialize;
+        match &self.way {
+            Way::Modern => {
+                let ready = async move {
+                    let wire = pool.wire().await?;
+                    Ok((wire, Post { ask: ask?, pool, id, to_task, session: None, begins }))
+                };
+                // Closing the stream is the whole signal (CAN-02).
+                leg(heard, ready, |(wire, post): (Wire, Post)| post.run(wire), |_| {})
+            }
+            Way::Session(session) => {
+                session.keep_credentials(headers);
+                let (of, telling) = (Arc::clone(session), self.way.clone());
+                let ready = async move {
+                    if !begins {
+                        of.is_open().await;
+                    }
+                    let wire = pool.wire().await?;
+                    Ok((wire, Post { ask: ask?, pool, id, to_task, session: Some(of), begins }))
+                };
+                leg(
+                    heard,
+                    ready,
+                    |(wire, post): (Wire, Post)| post.run(wire),
+                    move |signal| telling.cancel(signal),
+                )
+            }
+            Way::Two(two) => {
+                two.keep_credentials(headers);
+                two.enter(&id, spec.operation, to_task.clone());
+                let (of, telling) = (Arc::clone(two), self.way.clone());
+                let ready = async move {
+                    if of.is_over() {
+                        return Err(Detail::failed(Failure::NothingLeft, "the server ended its stream"));
+                    }
+                    let wire = pool.wire().await?;
+                    Ok((of, wire, Post { ask: ask?, pool, id, to_task, session: None, begins }))
+                };
+                let run = |(of, wire, post): (Arc<TwoEndpoints>, Wire, Post)| async move {
+                    of.request(wire, post).await;
+                };
+                leg(heard, ready, run, move |signal| telling.cancel(signal))
+            }
+        }
     }
 
     /// A POST with the headers that mirror its body (HDR-01..04).
-    fn ask(&self, method: &str, params: &str, extra: &[(String, String)]) -> Result<Ask, Detail> {
+    fn mirroring(&self, method: &str, params: &str, extra: &[(String, String)]) -> Result<Ask, Detail> {
         let mut ask = Ask::new(&self.pool, Method::POST, Arc::clone(self.pool.endpoint()), extra)?;
-        let mirrored = match &self.legacy {
-            None => message::mirror_headers(method, params),
-            Some(version) => {
-                let version = version.get().filter(|version| **version >= Revision::V2025_06_18);
-                version
-                    .map(|version| ("mcp-protocol-version", version.as_str().to_owned()))
-                    .into_iter()
-                    .collect()
-            }
-        };
-        for (name, value) in mirrored {
+        for (name, value) in message::mirror_headers(method, params) {
             let value = HeaderValue::from_str(&value).map_err(|_| {
                 Detail::failed(Failure::RefusedHere, format!("the header {name} cannot be sent"))
             })?;
@@ -140,30 +202,79 @@ impl Connection {
         Ok(ask)
     }
 
-    /// A POST of its own, whose answer nobody reads. The modern era has no notification of a client's that is sent by
-    /// itself (AMB-11).
-    pub(super) fn notify(&self, method: &str, params: &str) {
-        if self.legacy.is_none() {
-            return;
+    /// The request ended, however.
+    pub(super) fn forget(&self, id: &RequestId) {
+        match &self.way {
+            Way::Two(two) => drop(two.forget(id)),
+            Way::Modern | Way::Session(_) => {}
         }
-        let Ok(ask) = self.ask(method, params, &[]) else { return };
-        let (pool, ask) = (Arc::clone(&self.pool), ask.with_json(envelope::notification(method, params)));
-        tokio::spawn(async move {
-            let Ok(wire) = pool.wire().await else { return };
-            if let Ok(answer) = pool.send(wire, &ask).await {
-                answer.let_end();
-            }
-        });
     }
 
-    #[allow(clippy::unused_self, reason = "sessions have requests to answer")]
-    pub(super) const fn respond(&self, _id: &RequestId, _response: &Reply<Bytes>) {}
+    pub(super) fn notify(&self, method: &str, params: &str) {
+        let message = envelope::notification(method, params);
+        match &self.way {
+            Way::Session(session) if method == "notifications/initialized" => {
+                let session = Arc::clone(session);
+                let opened = AbortOnDropHandle::new(tokio::spawn(async move { session.open(message).await }));
+                *self.listening() = Some(opened);
+            }
+            // The modern era has no notification of a client's that is sent by itself (AMB-11).
+            Way::Modern => {}
+            Way::Session(_) | Way::Two(_) => self.way.post(message),
+        }
+    }
+
+    pub(super) fn respond(&self, id: &RequestId, response: &Reply<Bytes>) {
+        let response = message::response(Some(id), response);
+        self.way.post(String::from_utf8_lossy(&response).into_owned());
+    }
 
     pub(super) async fn gone(&self) -> Gone {
-        std::future::pending().await
+        let why = match &self.way {
+            Way::Modern => std::future::pending().await,
+            Way::Session(session) => {
+                session.gone().await;
+                "the server ended the session"
+            }
+            Way::Two(two) => {
+                two.gone().await;
+                "the server ended its stream"
+            }
+        };
+        Gone { why: why.to_owned(), by_us: false }
     }
 
-    pub(super) async fn close(&self, _grace: Duration) {}
+    pub(super) async fn close(&self, grace: Duration) {
+        drop(self.listening().take());
+        match &self.way {
+            Way::Session(session) => session.delete(grace).await,
+            Way::Modern | Way::Two(_) => {}
+        }
+    }
+
+    fn listening(&self) -> MutexGuard<'_, Option<AbortOnDropHandle<()>>> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Way {
+    /// Sends a message that is no request, in a task of its own: whoever gave up on a server does not wait for it.
+    fn post(&self, message: String) {
+        match self.clone() {
+            Self::Modern => {}
+            Self::Session(session) => drop(tokio::spawn(async move { session.post(message).await })),
+            Self::Two(two) => drop(tokio::spawn(async move { two.post(message).await })),
+        }
+    }
+
+    fn cancel(&self, signal: &CancelSignal) {
+        match signal {
+            CancelSignal::PostNotification { id, reason } | CancelSignal::Notification { id, reason } => {
+                self.post(envelope::cancelled(id, reason.as_deref()));
+            }
+            CancelSignal::CloseStream => {}
+        }
+    }
 }
 
 /// The way of a request that runs in a task of its own. Whoever drops the leg, or is done with its signal, ends that

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::answer::{Answer, Unread};
 use super::events::{Cut, Events};
 use super::pool::{Ask, Pool, Wire};
+use super::session::Session;
 use crate::client::leg::{Detail, Heard};
 use crate::message;
 
@@ -25,6 +26,10 @@ pub(super) struct Post {
     pub(super) ask: Ask,
     pub(super) id: RequestId,
     pub(super) to_task: mpsc::Sender<Heard>,
+    /// The legacy session that it belongs to.
+    pub(super) session: Option<Arc<Session>>,
+    /// It is the `initialize` that begins one.
+    pub(super) begins: bool,
 }
 
 /// What a message of the answer is for the request.
@@ -40,26 +45,37 @@ enum Said {
 impl Post {
     /// Sends it on a connection that is ready, and reads to the end.
     pub(super) async fn run(self, wire: Wire) {
+        // As it is when the request leaves.
+        let in_session = self.session.as_ref().is_some_and(|session| session.has_id());
         let heard = match self.pool.send(wire, &self.ask).await {
-            Ok(answer) if answer.is_stream() => self.stream(answer).await,
-            Ok(answer) => self.whole(answer).await,
+            Ok(answer) => {
+                if let Some(session) = self.session.as_ref().filter(|_| self.begins) {
+                    session.offered(&answer);
+                }
+                if answer.is_stream() {
+                    self.stream(answer).await
+                } else {
+                    self.whole(answer, in_session).await
+                }
+            }
             Err(detail) => detail.lost(),
         };
         let _ = self.to_task.send(heard).await;
     }
 
     /// A single answer. Its body is read before the status is judged, since an error object in it may decide (HTTP-21).
-    async fn whole(&self, answer: Answer) -> Heard {
+    pub(super) async fn whole(&self, answer: Answer, in_session: bool) -> Heard {
         let status = answer.status();
         let mut detail = Detail {
             status: Some(status.as_u16()),
+            in_session,
             retry_after: answer.retry_after(),
             challenge: answer.challenge(),
             ..Detail::default()
         };
         let body = answer.whole(self.pool.max_message()).await;
         let said = match &body {
-            Ok(body) => reply_of(&self.id, body, self.pool.max_message(), !status.is_success()),
+            Ok(body) => self.reply_in(body, !status.is_success()),
             Err(Unread::TooLarge) => Err("whose body is too large; raise max_message".to_owned()),
             Err(Unread::Broke(why)) => Err(format!("whose body broke off: {why}")),
         };
@@ -75,27 +91,67 @@ impl Post {
         }
     }
 
-    /// A stream of events, which the response ends whether the stream does or not (SSE-10).
+    /// The answer in a body; what else a batch brings is heard as if it came by itself.
+    fn reply_in(&self, body: &[u8], refused: bool) -> Result<Reply<Bytes>, String> {
+        let limit = self.pool.max_message();
+        let messages = self.messages(body);
+        let [message] = messages.as_slice() else {
+            let mut reply = Err("and a batch without the response".to_owned());
+            for message in messages {
+                match (reply_of(&self.id, message, limit, refused), &self.session) {
+                    (Ok(found), _) => reply = Ok(found),
+                    (Err(_), Some(session)) => {
+                        let _ = envelope::parse_within(limit, message)
+                            .map(|message| session.inbox().hear(message, Some(&self.id)));
+                    }
+                    (Err(_), None) => {}
+                }
+            }
+            return reply;
+        };
+        reply_of(&self.id, message, limit, refused)
+    }
+
+    fn messages<'a>(&self, data: &'a [u8]) -> Vec<&'a [u8]> {
+        self.session.as_ref().map_or_else(|| vec![data], |session| session.messages(data))
+    }
+
+    /// A stream of events, which the response ends whether the stream does or not (SSE-10). In a session it is taken up
+    /// again where it was cut, if the server named a place (LEG-34, LEG-42).
     async fn stream(&self, answer: Answer) -> Heard {
         let mut events = Events::of(answer, self.pool.max_message());
         let mut oddity = None;
+        let mut fruitless = 0;
         loop {
             let cut = match events.next().await {
-                Ok((event, _)) if !event.is_message() => continue,
-                Ok((event, _)) => {
-                    match self.said(&event.data) {
-                        Said::Final(heard) => {
-                            events.let_end();
-                            return heard;
+                Ok((event, repeated)) => {
+                    if repeated || !event.is_message() {
+                        continue;
+                    }
+                    let mut end = None;
+                    for message in self.messages(&event.data) {
+                        match self.said(message) {
+                            Said::Final(heard) => end = end.or(Some(heard)),
+                            Said::Passing(heard) => drop(self.to_task.send(heard).await),
+                            Said::Nothing(odd) => oddity = odd.or(oddity),
                         }
-                        Said::Passing(heard) => drop(self.to_task.send(heard).await),
-                        Said::Nothing(odd) => oddity = odd.or(oddity),
+                    }
+                    if let Some(heard) = end {
+                        events.let_end();
+                        return heard;
                     }
                     continue;
                 }
                 Err(cut) => cut,
             };
-            return cut_off(&self.pool, cut, oddity).lost();
+            match &self.session {
+                Some(session) if !matches!(cut, Cut::TooLarge(_)) && events.last_id().is_some() => {
+                    if let Err(stuck) = session.resume(&mut events, &mut fruitless).await {
+                        return Session::lost(stuck).lost();
+                    }
+                }
+                Some(_) | None => return cut_off(&self.pool, cut, oddity).lost(),
+            }
         }
     }
 
@@ -114,14 +170,7 @@ impl Post {
                     Said::Passing(Input::Progress(token, progress).into())
                 })
             }
-            Ok(Message::Notification { method, params }) => Said::Passing(Heard::Note {
-                method: method.into_owned(),
-                params: message::params_bytes(params),
-            }),
-            Ok(Message::Request { method, .. }) => {
-                tracing::warn!(request = ?self.id, %method, "a request of the server's, which this revision does not have");
-                Said::Nothing(None)
-            }
+            Ok(message) => self.beside(message),
             Err(error) if is_broken_answer(&error, &self.id) => {
                 let sentence =
                     format!("{} answered on its stream, but {error}", self.pool.endpoint().place());
@@ -130,6 +179,30 @@ impl Post {
             Err(error) => Said::Nothing(Some(format!("with an event that cannot be read: {error}"))),
         }
     }
+
+    /// What comes beside progress and the answer. In a session it may be for others: a log message is of this request, a
+    /// notice of what changed is for all, and a question is to be answered (LEG-28).
+    fn beside(&self, message: Message<'_>) -> Said {
+        match (&self.session, message) {
+            (Some(session), message) if !is_log(&message) => {
+                session.inbox().hear(message, Some(&self.id));
+                Said::Nothing(None)
+            }
+            (_, Message::Notification { method, params }) => {
+                let (method, params) = (method.into_owned(), message::params_bytes(params));
+                Said::Passing(Heard::Note { method, params })
+            }
+            (_, Message::Request { method, .. }) => {
+                tracing::warn!(request = ?self.id, %method, "a request of the server's, which this revision does not have");
+                Said::Nothing(None)
+            }
+            (_, Message::Response { .. }) => Said::Nothing(None),
+        }
+    }
+}
+
+fn is_log(message: &Message<'_>) -> bool {
+    matches!(message, Message::Notification { method, .. } if method == "notifications/message")
 }
 
 /// The end of a stream that brought no response. What else it brought, if that was faulty, is the likelier cause.
