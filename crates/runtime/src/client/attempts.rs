@@ -319,6 +319,7 @@ impl Pipeline {
         let (server, handler, notices) = (&*self.config.name, &*self.handler, &self.connector.notices);
         let mut ears = Listener { options, server, handler, notices };
         let holding = (ready.revision.era() == Era::Legacy).then(|| ready.asking.subscribe());
+        let strays = ready.strays.count();
         let exchanged = drive::request(self.clock, spec, leg, &switches, holding, &mut ears).await;
         ready.link.forget(&id);
         record.sent = exchanged.sent;
@@ -330,7 +331,10 @@ impl Pipeline {
         {
             record.headers_equal = Some(true);
         }
-        let judged = self.judge(ask, &ready, exchanged, until.by);
+        let mut judged = self.judge(ask, &ready, exchanged, until.by);
+        if let Err(miss) = &mut judged {
+            self.name_likely_cause(&ready, strays, miss);
+        }
         match &judged {
             Ok(_) => guard.report(Observed::Success),
             Err(miss) => {
@@ -350,6 +354,19 @@ impl Pipeline {
             self.recorder.record(record);
         }
         judged
+    }
+
+    /// F016: a server that changes ids answers, and no request is found for it. Where one request alone was pending, that
+    /// is why it waited in vain.
+    fn name_likely_cause(&self, ready: &Ready, before: u64, miss: &mut Miss) {
+        let alone = self.slots.available_permits() + 1 == self.config.concurrency;
+        if alone
+            && miss.clock.is_some()
+            && let Some(id) = ready.strays.since(before)
+        {
+            let more = format!(", though it answered to id {id} meanwhile, which no request has");
+            miss.sentence.push_str(&more);
+        }
     }
 
     /// What must still hold before anything leaves.

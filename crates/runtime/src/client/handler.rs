@@ -3,6 +3,8 @@
 use std::future::ready;
 use std::pin::Pin;
 
+use steadfast_core::object::Members;
+
 use steadfast_core::catalog::Changes;
 
 /// A question of a server: `elicitation/create`, `sampling/createMessage` or `roots/list`. It is an untrusted party's
@@ -24,6 +26,9 @@ pub enum NoAnswer {
     /// The host has no way to answer such a question.
     #[error("this host cannot answer {0}; call from one that can")]
     Unsupported(String),
+    /// The host declared such questions in another mode only, so the server may not ask them (CAP-19).
+    #[error("this host declared no such mode of {0}, so the server may not ask it; declare what you answer")]
+    Undeclared(String),
     /// The person refused.
     #[error("the user refused to answer")]
     Refused,
@@ -62,6 +67,28 @@ pub trait Handler: Send + Sync {
     fn definitions_changed(&self, server: &str, list: &str, changes: &Changes) {
         let _ = (server, list, changes);
     }
+}
+
+/// Asks the host, if it declared that it answers such a question. An elicitation without `mode` is one by form, and
+/// `"elicitation": {}` declares forms alone (MRT-34, CAP-17), so a URL reaches only hosts that know how to ask for consent
+/// before they open it (MRT-35).
+pub(super) async fn ask(handler: &dyn Handler, question: Question) -> Result<String, NoAnswer> {
+    let declared = handler.capabilities();
+    let declared = Members::parse(&declared).unwrap_or_default();
+    let capability = question.method.split('/').next().unwrap_or_default();
+    let Some(settings) = declared.get(capability) else {
+        return Err(NoAnswer::Unsupported(question.method));
+    };
+    if capability == "elicitation" {
+        let mode = Members::parse(&question.params).ok().and_then(|params| params.get_str("mode"));
+        let mode = mode.as_deref().unwrap_or("form");
+        let modes = Members::parse(settings).unwrap_or_default();
+        let forms_alone = modes.iter().next().is_none() && mode == "form";
+        if !forms_alone && modes.get(mode).is_none() {
+            return Err(NoAnswer::Undeclared(question.method));
+        }
+    }
+    handler.answer(question).await
 }
 
 /// A host that answers nothing and declares nothing.

@@ -1,7 +1,7 @@
 //! What a server says outside of our requests: notices, and the requests of a legacy one.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use steadfast_core::ids::RequestId;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::handler::{Handler, NoAnswer, Question};
+use super::handler::{self, Handler, NoAnswer, Question};
 use super::leg::Inbound;
 use super::link::Link;
 use crate::message;
@@ -84,12 +84,34 @@ impl Holding {
     }
 }
 
+/// The answers of one connection that no request waited for: how many, and the id of the last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Strays(Arc<Mutex<(u64, Option<String>)>>);
+
+impl Strays {
+    fn add(&self, id: Option<&RequestId>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = (kept.0 + 1, id.map(RequestId::to_json));
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// What the last one since `count` was answered to, as JSON; `None` if there was none.
+    pub(super) fn since(&self, count: u64) -> Option<String> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (kept.0 > count).then(|| kept.1.clone().unwrap_or_else(|| "null".to_owned()))
+    }
+}
+
 /// What is needed to look after a connection.
 pub(super) struct Host {
     pub(super) server: String,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) notices: broadcast::Sender<Notice>,
     pub(super) limit: Duration,
+    pub(super) strays: Strays,
 }
 
 /// Looks after what one connection says outside of requests, until it ends.
@@ -128,7 +150,7 @@ pub(super) async fn look_after(
                         };
                         let of = id.clone();
                         let handle = answering.spawn(async move {
-                            let answer = tokio::time::timeout(limit, handler.answer(question)).await;
+                            let answer = tokio::time::timeout(limit, handler::ask(&*handler, question)).await;
                             link.respond(&id, &reply(answer.unwrap_or(Err(NoAnswer::TimedOut))));
                             drop(asked);
                             id
@@ -156,6 +178,7 @@ pub(super) async fn look_after(
                 }
             }
             Some(Inbound::Stray { id }) => {
+                host.strays.add(id.as_ref());
                 let id = id.map(|id| id.to_json());
                 tracing::warn!(server = %host.server, id, "an answer that no request waits for was dropped");
             }
@@ -200,9 +223,10 @@ fn reply(answer: Result<String, NoAnswer>) -> Reply<Bytes> {
     match answer {
         Ok(result) => Reply::Result(result.into()),
         Err(why) => {
-            // LEG-79: -1 for a refusal, -32601 for what this host cannot do.
+            // LEG-79: -1 for a refusal, -32601 for what this host cannot do, -32602 for a mode that it did not declare.
             let code = match why {
                 NoAnswer::Unsupported(_) => -32_601,
+                NoAnswer::Undeclared(_) => -32_602,
                 NoAnswer::Refused => -1,
                 NoAnswer::TimedOut => -32_603,
             };

@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::config::Config;
 use super::drive::{self, Exchanged};
 use super::handler::{Credentials, Handler};
-use super::inbound::{self, Asking, Notice};
+use super::inbound::{self, Asking, Notice, Strays};
 use super::leg::{Detail, Inbox, Outgoing};
 use super::link::Link;
 use super::{Command, http, stdio};
@@ -84,6 +84,8 @@ pub(super) struct Ready {
     pub(super) epoch: u64,
     /// Questions of a legacy server that are being answered.
     pub(super) asking: Asking,
+    /// Answers to ids that no request of ours waits under.
+    pub(super) strays: Strays,
     /// It broke, and nothing new may be sent over it.
     lost: CancellationToken,
     /// Looks after what comes outside of requests. With the connection it ends.
@@ -483,6 +485,7 @@ impl Connector {
     fn seal(&self, open: Open, revision: Revision, facts: Option<Facts>) -> Arc<Ready> {
         let Open { link, inbound } = open;
         let asking = Asking::default();
+        let strays = Strays::default();
         let inbound = inbound.lock().unwrap_or_else(PoisonError::into_inner).take();
         let looked_after = inbound.map(|inbound| {
             let host = inbound::Host {
@@ -490,6 +493,7 @@ impl Connector {
                 handler: Arc::clone(&self.handler),
                 notices: self.notices.clone(),
                 limit: self.config.question_limit,
+                strays: strays.clone(),
             };
             inbound::look_after(host, link.clone(), revision, inbound, asking.clone())
         });
@@ -504,6 +508,7 @@ impl Connector {
             facts,
             epoch: self.epochs.fetch_add(1, Ordering::Relaxed) + 1,
             asking,
+            strays,
             lost: CancellationToken::new(),
             _inbound: AbortOnDropHandle::new(inbound),
         })

@@ -11,7 +11,7 @@ use steadfast_core::object::Members;
 
 use super::attempts::{Ask, Done, Pipeline, ResultKind};
 use super::error::{Category, Error};
-use super::handler::{NoAnswer, Question};
+use super::handler::{self, NoAnswer, Question};
 use super::options::CallOptions;
 
 /// The pause before the first round without questions; each further one doubles it (MRT-20).
@@ -127,7 +127,7 @@ impl Pipeline {
             let question =
                 Question { server: self.config.name.clone(), method: method.clone(), params: params.clone() };
             let answer = tokio::select! {
-                answer = tokio::time::timeout(self.config.question_limit, self.handler.answer(question)) => answer,
+                answer = tokio::time::timeout(self.config.question_limit, handler::ask(&*self.handler, question)) => answer,
                 error = self.between(done, options) => return Err(error),
             };
             let answer = answer.unwrap_or(Err(NoAnswer::TimedOut));

@@ -11,6 +11,7 @@ use steadfast::client::{
     Answered, CallOptions, Client, Command, Config, Error, Record, Recorder, ToolContract,
 };
 use steadfast::core::call::Policy;
+use steadfast::core::exchange::Progress;
 use steadfast::core::policy::{Backoff, Effect, Idempotency};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixListener;
@@ -115,6 +116,13 @@ pub(crate) fn progress(token: &Value, value: f64) -> Value {
     })
 }
 
+/// Options that gather the progress that the caller hears.
+pub(crate) fn gathering(heard: &Arc<Mutex<Vec<f64>>>) -> CallOptions {
+    let heard = Arc::clone(heard);
+    let on_progress = move |progress: Progress| heard.lock().unwrap().push(progress.value.get());
+    CallOptions { on_progress: Some(Box::new(on_progress)), ..CallOptions::default() }
+}
+
 /// The token under which a request wants to hear of its progress.
 pub(crate) fn token_of(request: &Value) -> Value {
     request["params"]["_meta"]["progressToken"].clone()
@@ -189,6 +197,18 @@ impl Process {
     pub(crate) async fn next(&mut self) -> Option<Value> {
         let line = self.lines.next_line().await.unwrap()?;
         Some(serde_json::from_str(&line).unwrap())
+    }
+
+    /// The next line as it came.
+    pub(crate) async fn line(&mut self) -> String {
+        self.lines.next_line().await.unwrap().unwrap()
+    }
+
+    /// Nothing is on its way here: a legacy client answers a ping behind everything that it has written.
+    pub(crate) async fn hears_nothing(&mut self) {
+        self.say(&json!({ "jsonrpc": "2.0", "id": "ping", "method": "ping" })).await;
+        let answer = self.next().await;
+        assert_eq!(answer, Some(json!({ "jsonrpc": "2.0", "id": "ping", "result": {} })));
     }
 
     /// The next message, which must be of this method.
