@@ -43,6 +43,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    steadfast::client::guard();
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),

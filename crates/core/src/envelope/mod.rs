@@ -7,7 +7,8 @@ pub mod views;
 pub mod write;
 
 pub use views::{
-    ErrorObject, NotAString, Params, ParamsError, cancel_notice_of, error_object_of, params_of, progress_of,
+    ErrorObject, NotAString, Params, ParamsError, SUBSCRIPTION_ID, cancel_notice_of, error_object_of,
+    params_of, progress_of, subscription_of,
 };
 pub use write::{cancelled, error, notification, progress, request, response};
 

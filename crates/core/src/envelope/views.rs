@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::{is_object, text_of};
 use crate::exchange::{CancelNotice, Finite, Progress};
 use crate::ids::{ProgressToken, RequestId, TagError};
+use crate::object::Members;
 
 /// What later layers ask of a request's `params`.
 #[derive(Clone, Debug, Default)]
@@ -180,6 +181,20 @@ pub fn cancel_notice_of(params: Option<&str>) -> CancelNotice {
         Some(CancelNotice::Names { id, reason: raw.reason.and_then(text_of).map(Arc::from) })
     });
     named.unwrap_or(CancelNotice::Malformed)
+}
+
+/// The member of `_meta` by which a message of a `subscriptions/listen` names it (SUB-08).
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The subscription that a notification belongs to (STD-10).
+pub fn subscription_of(params: &str) -> Option<RequestId> {
+    // Most name none: those cost no more than this.
+    if !params.contains(SUBSCRIPTION_ID) {
+        return None;
+    }
+    let params = Members::parse(params).ok()?;
+    let meta = Members::parse(params.get("_meta")?).ok()?;
+    RequestId::from_json(meta.get(SUBSCRIPTION_ID)?).ok()
 }
 
 /// A JSON-RPC error object (MSG-09).

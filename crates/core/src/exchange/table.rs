@@ -76,6 +76,11 @@ impl<T> InFlight<T> {
         self.entries.get(id).map(|(_, to)| to)
     }
 
+    /// What kind of request has this id.
+    pub fn operation(&self, id: &RequestId) -> Option<Operation> {
+        self.entries.get(id).map(|(operation, _)| *operation)
+    }
+
     /// Frees an id: the exchange ended, and so did its handler.
     pub fn release(&mut self, id: &RequestId) -> Option<T> {
         self.entries.remove(id).map(|(_, to)| to)

@@ -7,7 +7,7 @@ use steadfast_core::catalog;
 use steadfast_core::era::Wish;
 use steadfast_core::exchange::Limits;
 use steadfast_core::policy::breaker::Thresholds;
-use steadfast_core::policy::{Backoff, Contract, Effect, Idempotency};
+use steadfast_core::policy::{Backoff, Budget, Contract, Effect, Idempotency};
 
 /// How one server is treated. [`Default`] is product.md's `[defaults]`.
 #[derive(Clone, Debug)]
@@ -25,6 +25,10 @@ pub struct Config {
     pub probe_silence: Duration,
     /// How long a server may take to start and to say what it speaks (F079).
     pub start_limit: Duration,
+    /// How long a child may take no byte of what is written to it before it is given up (ruling 17).
+    pub write_stall: Duration,
+    /// How often a child may be started.
+    pub restarts: Budget,
     /// How often a call may be tried.
     pub retry: Policy,
     /// When to stop asking a server that does not answer.
@@ -55,6 +59,8 @@ impl Default for Config {
             limits: Limits::DEFAULT,
             probe_silence: Duration::from_secs(10),
             start_limit: Duration::from_secs(120),
+            write_stall: Duration::from_secs(30),
+            restarts: Budget::DEFAULT,
             retry: Policy { max_attempts: 3, backoff: backoff.unwrap_or(Backoff::RECONNECT) },
             breaker: Thresholds::DEFAULT,
             concurrency: 32,

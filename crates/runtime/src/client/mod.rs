@@ -64,6 +64,7 @@ pub use ready::{ConnectionState, Facts};
 pub use record::{Recent, Record, Recorder};
 pub use roots::{RootError, Roots};
 pub use stdio::Command;
+pub use stdio::guard::{guard, guard_by};
 
 /// A connector to one server. Clones are the same client; calls run side by side.
 #[derive(Clone)]

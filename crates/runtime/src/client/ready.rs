@@ -14,7 +14,7 @@ use steadfast_core::exchange::{Ignored, Limits, Operation, Progress, Reply, Spec
 use steadfast_core::hop::{Hop, Revision, Transport};
 use steadfast_core::ids::RequestId;
 use steadfast_core::object::{self, Members};
-use steadfast_core::policy::Failure;
+use steadfast_core::policy::{Failure, Permit, Restarts};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -127,6 +127,9 @@ pub(super) struct Connector {
     ids: AtomicI64,
     epochs: AtomicU64,
     slot: Mutex<Slot>,
+    /// The child that was started last; there is never more than one (F074).
+    child: Mutex<Option<Arc<stdio::Connection>>>,
+    restarts: Mutex<Restarts>,
     state: watch::Sender<ConnectionState>,
     pub(super) notices: broadcast::Sender<Notice>,
     closing: CancellationToken,
@@ -143,6 +146,8 @@ struct Slot {
     two_endpoints: bool,
 }
 
+/// What a child that is to be replaced, or of which nothing was learned, may take to go.
+const REPLACED: Duration = Duration::from_secs(2);
 /// How many notices may wait for a slow listener; it is told that it missed some.
 const NOTICES: usize = 256;
 
@@ -155,8 +160,14 @@ impl Connector {
         target: Target,
         closing: CancellationToken,
     ) -> Self {
+        let mut seed = [0; 8];
+        // Without randomness the children of several clients come back together, which is a pity and no fault.
+        let _ = getrandom::fill(&mut seed);
+        let restarts = Restarts::new(config.restarts, u64::from_ne_bytes(seed));
         Self {
             clock,
+            child: Mutex::default(),
+            restarts: Mutex::new(restarts),
             config,
             handler,
             credentials,
@@ -242,6 +253,9 @@ impl Connector {
             made = self.connect() => made,
             () = self.closing.cancelled() => Err(Unready::new("the client is closed")),
         };
+        if let (Err(_), Some(child)) = (&made, self.child()) {
+            child.close(REPLACED).await;
+        }
         let state = match &made {
             Ok(_) => ConnectionState::Ready,
             Err(unready) if unready.unsupported => ConnectionState::Unsupported,
@@ -295,6 +309,10 @@ impl Connector {
             ready.lost.cancel();
             ready.link.close(grace).await;
         }
+        // Also one that is still being asked what it speaks.
+        if let Some(child) = self.child() {
+            child.close(grace).await;
+        }
         self.state.send_replace(ConnectionState::Disconnected);
     }
 
@@ -329,13 +347,13 @@ impl Connector {
             (None, Wish::Modern) if self.transport() == Transport::Http => Step::Speak(Revision::V2026_07_28),
             (None, Wish::Auto | Wish::Modern) => return self.probe(wish).await,
         };
-        let open = self.open()?;
+        let open = self.open().await?;
         self.follow(step, open, None).await
     }
 
     /// Asks by `server/discover`.
     async fn probe(self: &Arc<Self>, wish: Wish) -> Made {
-        let open = self.open()?;
+        let open = self.open().await?;
         let spoken = Revision::V2026_07_28;
         let probed = open.link.clone();
         let mut asked = Box::pin(self.ask(&probed, spoken, "server/discover", "{}", Operation::Probe));
@@ -370,7 +388,7 @@ impl Connector {
             Step::Speak(revision) => Ok(self.seal(open, revision, facts)),
             Step::Handshake { fresh } => {
                 let spent = fresh && self.lock().era.is_none() && self.config.era != Wish::Legacy;
-                let open = if spent { self.open()? } else { open };
+                let open = if spent { self.open().await? } else { open };
                 self.handshake(open).await
             }
             Step::TwoEndpoints | Step::Undecided => Err(Unready::new("the server said nothing of its era")),
@@ -391,7 +409,7 @@ impl Connector {
         };
         let (evidence, _) = evidence_of(&exchanged, Revision::NEWEST_LEGACY, "initialize");
         match era::after_handshake(self.config.era, self.transport(), evidence) {
-            Step::Speak(revision) => Ok(self.seal(self.open()?, revision, None)),
+            Step::Speak(revision) => Ok(self.seal(self.open().await?, revision, None)),
             Step::TwoEndpoints => self.two_endpoints().await,
             Step::Undecided => Err(Unready { detail: undecided(exchanged), unsupported: false }),
             Step::Unsupported { supported } => {
@@ -461,20 +479,65 @@ impl Connector {
     }
 
     /// A new child, or a path to the endpoint: nothing is sent.
-    fn open(&self) -> Result<Open, Unready> {
+    async fn open(&self) -> Result<Open, Unready> {
         let (inbox, inbound) = Inbox::new();
         let link = match &self.target {
-            Target::Child(command) => {
-                // What cannot be started now cannot be started in a moment either.
-                let connection = stdio::Connection::spawn(command, inbox).map_err(|error| Unready {
-                    detail: Detail::failed(Failure::RefusedHere, error.to_string()),
-                    unsupported: false,
-                })?;
-                Link::Stdio(Arc::new(connection))
-            }
+            Target::Child(command) => Link::Stdio(self.start(command, inbox).await?),
             Target::Url(pool) => Link::Http(Arc::new(http::Connection::modern(Arc::clone(pool)))),
         };
         Ok(Open::new(link, inbound))
+    }
+
+    /// A new child, once the last one is gone and as often as it may be.
+    async fn start(&self, command: &Command, inbox: Inbox) -> Result<Arc<stdio::Connection>, Unready> {
+        // What cannot be started now cannot be started in a moment either.
+        let refused =
+            |why: String| Unready { detail: Detail::failed(Failure::RefusedHere, why), unsupported: false };
+        let program = stdio::check(command).map_err(|error| refused(error.to_string()))?;
+        let mut last_end = None;
+        if let Some(last) = self.child() {
+            last.close(REPLACED).await;
+            last_end = last.end();
+        }
+        if let Some((lived, _)) = &last_end {
+            self.restarts().ended(*lived);
+        }
+        loop {
+            let now = self.clock.now().mono;
+            let permit = self.restarts().start(now);
+            match permit {
+                Permit::Now => break,
+                Permit::Wait { until } => self.clock.sleep_until(Some(until)).await,
+                Permit::Refused { until } => {
+                    let sentence = self.started_too_often(until.saturating_since(now), last_end);
+                    return Err(refused(sentence));
+                }
+            }
+        }
+        let child = stdio::Connection::start(command, program, self.config.write_stall, inbox).await;
+        let child = Arc::new(child.map_err(|error| refused(error.to_string()))?);
+        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&child));
+        Ok(child)
+    }
+
+    fn started_too_often(&self, pause: Duration, last_end: Option<(Duration, String)>) -> String {
+        let (name, budget) = (&self.config.name, self.config.restarts);
+        let why = last_end.map_or_else(String::new, |(_, why)| format!(" ({why})"));
+        format!(
+            "server {name} was started {} times within {:?} and did not stay{why}; it is started again in {:.1} s at \
+             the earliest, look at its log until then",
+            budget.starts.max(1),
+            budget.window,
+            pause.as_secs_f64()
+        )
+    }
+
+    fn child(&self) -> Option<Arc<stdio::Connection>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn restarts(&self) -> std::sync::MutexGuard<'_, Restarts> {
+        self.restarts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn session(pool: &Arc<http::Pool>) -> Open {

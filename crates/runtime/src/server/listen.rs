@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use steadfast_core::envelope;
+use steadfast_core::envelope::{self, SUBSCRIPTION_ID};
 use steadfast_core::exchange::Reply;
 use steadfast_core::ids::RequestId;
 use steadfast_core::object::Members;
@@ -16,9 +16,6 @@ use super::caller::TASKS_EXTENSION;
 use super::context::{Context, Gate};
 use super::{Answer, Caller, Heard, Objection, Request, Service};
 use crate::message;
-
-/// The `_meta` key that names the subscription a message belongs to (SUB-08).
-const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The most resources and tasks that one listen, or one legacy session, may name.
 const MAX_SUBJECTS: usize = 1_024;
