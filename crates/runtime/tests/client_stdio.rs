@@ -82,7 +82,7 @@ fn lost(error: &Error) -> &str {
     sentence
 }
 
-// shows: STD-18, F025, D-07, I-26, CAN-01
+// shows: STD-18, F025, I-26
 #[tokio::test]
 async fn g12_a_wedged_child_holds_up_neither_the_caller_nor_the_others_nor_the_close() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,6 +168,19 @@ async fn std_18_restarts_are_bounded_and_the_refusal_says_why_and_when() {
     client.close(GRACE).await;
 }
 
+// shows: MSG-18, MSG-19
+#[tokio::test]
+async fn std_09_a_modern_server_that_asks_gets_no_answer_and_nothing_else_that_is_no_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = client(folder.path(), "asks", generous());
+    for _ in 0..3 {
+        call(&client, "echo").await.unwrap();
+    }
+    client.close(GRACE).await;
+    let methods = lines(folder.path(), "methods");
+    assert_eq!(methods[1..], ["tools/call", "tools/call", "tools/call", "the end"], "after the probe");
+}
+
 #[tokio::test]
 async fn f080_a_child_that_dies_at_its_start_is_told_with_its_own_words() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +217,6 @@ async fn f080_the_first_use_waits_for_the_start_that_is_under_way() {
     client.close(GRACE).await;
 }
 
-// shows: F079
 #[tokio::test]
 async fn f074_a_server_that_is_too_slow_to_start_never_runs_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +256,6 @@ async fn f028_a_server_that_dies_of_a_cancel_is_told_as_such_and_started_again()
     client.close(GRACE).await;
 }
 
-// shows: STD-16, MSG-05, F019
 #[tokio::test]
 async fn std_19_what_an_old_process_still_says_reaches_no_new_connection() {
     let folder = tempfile::tempdir().unwrap();

@@ -266,7 +266,7 @@ impl Connector {
         if let Ok(ready) = &made {
             slot.era = Some(ready.revision);
             slot.ready = Some(Arc::clone(ready));
-            tokio::spawn(watch_over(Arc::downgrade(&self), Arc::clone(ready)));
+            tokio::spawn(watch_over(Arc::downgrade(&self), Arc::clone(ready), self.closing.clone()));
         }
         drop(slot);
         self.state.send_replace(state);
@@ -623,6 +623,13 @@ impl Connector {
     }
 }
 
+impl Drop for Connector {
+    /// Nobody is left who could use its connection, nor who looks after it.
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
 /// A connection of which it is not decided yet what it speaks.
 #[derive(Clone)]
 struct Open {
@@ -637,11 +644,12 @@ impl Open {
 }
 
 /// Takes the connection out of use when it ends.
-async fn watch_over(connector: std::sync::Weak<Connector>, ready: Arc<Ready>) {
+async fn watch_over(connector: std::sync::Weak<Connector>, ready: Arc<Ready>, closing: CancellationToken) {
     let lost = ready.lost.clone();
     let gone = tokio::select! {
         gone = ready.link.gone() => gone,
         () = lost.cancelled() => return,
+        () = closing.cancelled() => return,
     };
     if let Some(connector) = connector.upgrade() {
         if !gone.by_us {

@@ -1,13 +1,10 @@
 """A modern server over stdio whose process fails as a tool's name says; its first argument is the folder it writes to."""
 import json
 import os
-import pathlib
-import signal
-import subprocess
 import sys
 import time
 
-FOLDER = pathlib.Path(sys.argv[1])
+FOLDER = sys.argv[1]
 MODE = sys.argv[2] if len(sys.argv) > 2 else ""
 DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 SLEEP = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -22,7 +19,7 @@ for round in range(100):
 
 
 def note(file, text):
-    with (FOLDER / file).open("a") as out:
+    with open(f"{FOLDER}/{file}", "a") as out:
         out.write(f"{text}\n")
 
 
@@ -32,24 +29,30 @@ def answer(id, result):
 
 def runs(pid):
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
 
 
-before = (FOLDER / "pids").read_text().split() if (FOLDER / "pids").exists() else []
-if any(runs(pid) for pid in before):
-    note("overlaps", os.getpid())
+if os.path.exists(f"{FOLDER}/pids"):
+    with open(f"{FOLDER}/pids") as before:
+        if any(runs(pid.strip()) for pid in before):
+            note("overlaps", os.getpid())
 note("pids", os.getpid())
 if MODE == "dies":
     print("no licence found", file=sys.stderr, flush=True)
     sys.exit(4)
 for line in sys.stdin:
     message = json.loads(line)
+    note("methods", message.get("method"))
     method, id, params = message.get("method"), message.get("id"), message.get("params", {})
     if method == "server/discover":
         if MODE != "slow":
             answer(id, DISCOVERED)
+            if MODE == "asks":
+                print(json.dumps({"jsonrpc": "2.0", "id": "asked", "method": "ping"}), flush=True)
+                print(json.dumps({"jsonrpc": "2.0", "id": "again", "method": "roots/list"}), flush=True)
     elif method == "notifications/cancelled":
         note("cancelled", params["requestId"])
         if MODE == "fragile":
@@ -67,18 +70,23 @@ for line in sys.stdin:
             case "wedge":
                 note("wedged", os.getpid())
                 time.sleep(600)
-            case "family":
+            case "family" | "family-and-hang" as tool:
+                import subprocess
                 # A child of its own, one that leaves the group, and one whose parent is gone.
                 family = [
                     subprocess.Popen([sys.executable, "-I", "-S", "-c", SLEEP]),
                     subprocess.Popen([sys.executable, "-I", "-S", "-c", SLEEP], start_new_session=True),
                 ]
-                orphan = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-I', '-S', '-c', {SLEEP!r}], stdout=2).pid)"
-                made = subprocess.run([sys.executable, "-I", "-S", "-c", orphan], capture_output=False, stdout=subprocess.PIPE, start_new_session=True)
+                orphan = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-I', '-S', '-c', {SLEEP!r}], stdout=subprocess.DEVNULL).pid)"
+                made = subprocess.run([sys.executable, "-I", "-S", "-c", orphan], stdout=subprocess.PIPE, start_new_session=True)
                 pids = [process.pid for process in family] + [int(made.stdout)]
                 for pid in pids:
                     note("pids", pid)
-                answer(id, {"content": [], "pids": pids})
+                note("calls", "made")
+                if tool == "family":
+                    answer(id, {"content": [], "pids": pids})
             case "late":
+                import subprocess
                 subprocess.Popen([sys.executable, "-I", "-S", "-c", LATE, str(id)], stdin=subprocess.DEVNULL, start_new_session=True)
                 os._exit(3)
+note("methods", "the end")

@@ -140,7 +140,7 @@ async fn f061_a_child_that_only_makes_noise_is_given_up_at_a_limit() {
     connection.close(Duration::from_secs(2)).await;
 }
 
-// shows: STD-19, F013, F014, MSG-07, MSG-10, CAN-09
+// shows: F014, MSG-07, MSG-10
 #[tokio::test]
 async fn f013_an_answer_is_matched_by_its_id_alone_and_others_are_told_as_strays() {
     let (connection, mut inbound) = start(
@@ -165,7 +165,7 @@ hear()
     connection.close(Duration::from_secs(5)).await;
 }
 
-// shows: SUB-09, SUB-21, CAN-14, STD-19
+// shows: SUB-09, CAN-14
 #[tokio::test]
 async fn std_10_what_a_subscription_is_told_goes_to_the_one_it_names() {
     let (connection, mut inbound) = start(
@@ -208,7 +208,6 @@ hear()
     assert!(matches!(next(&mut ordinary).await, Some(Heard::Input(Input::Lost, _))));
 }
 
-// shows: SUB-19
 #[tokio::test]
 async fn std_10_a_listener_that_is_too_slow_loses_its_subscription_and_not_a_notice() {
     let (connection, mut inbound) = start(
