@@ -62,8 +62,8 @@ impl Host {
     }
 
     async fn tools(&self) -> Result<Vec<Value>, Box<dyn Error>> {
-        let listed = self.request("tools/list", json!({})).await?;
-        Ok(listed["tools"].as_array().cloned().unwrap_or_default())
+        let listed = self.0.list_tools(CallOptions::default()).await?;
+        listed.definitions.iter().map(|tool| Ok(serde_json::from_str(&tool.json)?)).collect()
     }
 
     async fn play(&self, scenario: &str) -> Done {
