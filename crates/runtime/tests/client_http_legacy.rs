@@ -276,8 +276,8 @@ async fn leg_78_questions_are_answered_by_post_whichever_stream_they_came_on() {
     let client = peer.client().handler(Arc::new(Person(tells))).build();
     let calling = call(&client, CallOptions::default());
     peer.is_legacy("2025-11-25", Some("s")).await;
-    let asked = peer.next().await;
     let listening = peer.listening().await;
+    let asked = peer.next().await;
     assert_eq!(
         (listening.header("mcp-session-id"), listening.header("mcp-protocol-version")),
         (Some("s"), Some("2025-11-25"))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use crate::client::leg::{Detail, Inbound, Inbox};
 const MAX_FRUITLESS: u32 = 5;
 /// How long the answer to a message may take that nobody waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the first request waits for the head of the stream that belongs to none.
+const STREAM_FIRST: Duration = Duration::from_millis(250);
 const SESSION_ID: &str = "mcp-session-id";
 
 /// What all messages of one session share.
@@ -147,18 +150,26 @@ impl Session {
         }
     }
 
-    /// Says that the session is open, and listens to what the server has to say by itself, while there is a server.
+    /// Says that the session is open, and listens to what the server has to say by itself.
     pub(super) async fn open(&self, initialized: String) {
         self.post(initialized).await;
+        // Before the first request, if the server answers at once: what comes of that request may then be told from what
+        // belongs to none.
+        let mut stream = pin!(self.get(None));
+        let first = tokio::time::timeout(STREAM_FIRST, &mut stream).await;
         self.open.cancel();
-        self.listen().await;
+        let first = match first {
+            Ok(first) => first,
+            Err(_) => stream.await,
+        };
+        self.listen(first).await;
     }
 
     /// The stream for what belongs to no request (LEG-36). Whatever stands in its way, requests do without it.
-    async fn listen(&self) {
+    async fn listen(&self, mut opened: Result<Answer, Detail>) {
         let mut fruitless = 0;
         let answer = loop {
-            match self.get(None).await {
+            match opened {
                 Ok(answer) if answer.is_stream() => break answer,
                 // 405 says that there is none.
                 Ok(answer) if !answer.status().is_server_error() => {
@@ -174,6 +185,7 @@ impl Session {
             }
             tokio::time::sleep(Backoff::RECONNECT.delay(self.seed, fruitless)).await;
             fruitless += 1;
+            opened = self.get(None).await;
         };
         let mut events = Events::of(answer, self.pool.max_message());
         loop {
