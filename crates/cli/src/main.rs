@@ -16,6 +16,7 @@ mod server;
 mod sim;
 mod store;
 mod story;
+mod tools;
 mod ui;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,7 @@ enum Command {
     Gateway(gateway::Args),
     Call(call::Args),
     Discover(discover::Args),
+    Tools(tools::Args),
     Explain(explain::Args),
     Ledger(ledger::Args),
     Review(review::Args),
@@ -50,6 +52,7 @@ fn main() -> std::process::ExitCode {
         Command::Gateway(args) => gateway::run(args),
         Command::Call(args) => call::run(args),
         Command::Discover(args) => discover::run(args),
+        Command::Tools(args) => tools::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Review(args) => review::run(args),

@@ -233,6 +233,54 @@ fn d_50_discover_tells_what_a_server_says_of_itself() {
     sentence(&silent);
 }
 
+// shows: D-29, D-33
+#[test]
+fn d_33_tools_are_listed_whole_or_searched_by_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("servers.json");
+    let server = json!({ "command": env!("CARGO_BIN_EXE_steadfast"), "args": ["serve", "--stdio"] });
+    std::fs::write(&config, json!({ "servers": { "shop": server } }).to_string()).unwrap();
+    let config = config.to_str().unwrap();
+    let listed = json_of(&steadfast(&["tools", "--json", "--config", config, "shop"]));
+    let names: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert!(names.contains(&&json!("charge_account")) && names.contains(&&json!("echo")), "{names:?}");
+    assert!(listed["tools"].as_array().unwrap().iter().all(|tool| tool["inputSchema"].is_object()));
+    let shop = ["--", env!("CARGO_BIN_EXE_steadfast"), "serve", "--stdio"];
+    let found =
+        json_of(&steadfast(&[&["tools", "--json", "--limit", "2", "charge", "account"][..], &shop].concat()));
+    assert_eq!((&found["tools"][0]["name"], &found["of"]), (&json!("charge_account"), &json!(names.len())));
+    assert_eq!(found["tools"].as_array().unwrap().len(), 2);
+    assert!(found["tools"][0].get("inputSchema").is_none(), "light until it is chosen");
+    let text = String::from_utf8(steadfast(&[&["tools"][..], &shop].concat()).stdout).unwrap();
+    assert!(text.contains("charge_account  "), "{text}");
+}
+
+#[test]
+fn f095_a_tool_that_cannot_be_used_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("server.py");
+    std::fs::write(
+        &script,
+        r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    found = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    tools = [{"name": "good", "inputSchema": {"type": "object"}}, {"name": "ba\x1bd", "inputSchema": 7}]
+    result = {"resultType": "complete", "tools": tools} if message["method"] == "tools/list" else found
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#,
+    )
+    .unwrap();
+    let server = ["--", "python3", script.to_str().unwrap()];
+    let listed = json_of(&steadfast(&[&["tools", "--json"][..], &server].concat()));
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["left_out"][0]["name"], "bad");
+    let text = String::from_utf8(steadfast(&[&["tools"][..], &server].concat()).stdout).unwrap();
+    assert!(text.contains("left out: bad: ") && !text.contains('\x1b'), "{text}");
+}
+
 /// What a command wrote below a folder, in whatever file.
 fn bytes_below(folder: &Path) -> Vec<u8> {
     let mut found = Vec::new();
@@ -315,6 +363,8 @@ fn errors_are_one_sentence_and_have_their_exit_code() {
         (vec!["call", "--max", "0s", "http://127.0.0.1:1/mcp", "echo"], 2, "positive"),
         (vec!["discover", "http://127.0.0.1:1/mcp"], 5, "no connection"),
         (vec!["discover"], 2, "no server is named"),
+        (vec!["tools", "http://127.0.0.1:1/mcp"], 5, "no connection"),
+        (vec!["tools", "shop"], 2, "--config FILE"),
         (vec!["explain", "0-0"], 6, "0-0"),
         (vec!["explain", "0-0", "--store", "/no/such.db"], 6, "/no/such.db"),
         (vec!["call", "ftp://x/mcp", "echo"], 2, "http://HOST"),
@@ -347,6 +397,7 @@ fn every_command_has_help_with_an_example() {
         &["call"],
         &["discover"],
         &["explain"],
+        &["tools"],
         &["ledger"],
         &["ledger", "list"],
         &["ledger", "show"],

@@ -75,7 +75,8 @@ fn cancelled(heard: &str) -> (Option<Value>, Value) {
 // shows: CAN-01, G4, G8, D-36
 #[test]
 fn d_36_ctrl_c_on_a_terminal_sends_the_signal_of_transport_and_era_and_tells_what_is_known() {
-    for (transport, era) in [("stdio", "modern"), ("stdio", "legacy"), ("http", "modern")] {
+    for (transport, era) in [("stdio", "modern"), ("stdio", "legacy"), ("http", "modern"), ("http", "legacy")]
+    {
         let (seen, code, heard) = call(transport, era, "counts", "three");
         assert_eq!(code, 130, "{transport} {era}: {seen}");
         assert!(seen.contains("the call was cancelled; it may have been executed"), "{seen}");

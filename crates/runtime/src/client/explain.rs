@@ -108,6 +108,9 @@ fn refused_here(last: &Record, attempts: &[Record]) -> (Said, String) {
 fn sent(attempts: &[Record]) -> (Said, String) {
     let ids: Vec<&str> =
         attempts.iter().filter(|one| one.sent).filter_map(|one| one.request_id.as_deref()).collect();
+    if attempts.iter().any(|one| one.cache_hit) {
+        return (Said::No, "it was answered from what is kept here".to_owned());
+    }
     if ids.is_empty() {
         let last = attempts.last().map_or("no error", error_of);
         return (Said::No, format!("no byte left: {last}"));
@@ -136,6 +139,9 @@ fn headers_equal(attempts: &[Record]) -> (Said, String) {
 
 fn answered(last: &Record) -> (Said, String) {
     let took = last.network_time_ms.map(|ms| format!(" after {ms} ms")).unwrap_or_default();
+    if last.cache_hit {
+        return (Said::Yes, "from what is kept here".to_owned());
+    }
     let because = match (last.answered, last.error_kind.as_deref()) {
         (true, None) => format!("with a result{took}"),
         (true, Some("tool")) => format!("with a result that reports the tool's failure{took}"),
@@ -146,6 +152,9 @@ fn answered(last: &Record) -> (Said, String) {
 }
 
 fn executed(attempts: &[Record]) -> (Said, String) {
+    if attempts.iter().any(|one| one.cache_hit) {
+        return (Said::No, "the server was not asked".to_owned());
+    }
     let any = |outcome: Outcome| attempts.iter().any(|record| record.outcome == outcome.as_str());
     let keyed = attempts.iter().any(|record| record.keyed);
     if any(Outcome::Executed) {
@@ -230,6 +239,7 @@ mod tests {
             cache_stale: true,
             ..sent.clone()
         };
+        let kept = Record { cache_hit: true, sent: false, ..answered.clone() };
         let legacy =
             Record { protocol_version: Some("2025-11-25".to_owned()), cache_age_ms: None, ..sent.clone() };
         for (attempts, expected) in [
@@ -239,6 +249,7 @@ mod tests {
             (vec![sent, answered], ["no", "yes", "yes", "yes", "yes", "no"]),
             (vec![unequal], ["no", "yes", "no", "yes", "no", "no"]),
             (vec![cancelled], ["no", "yes", "-", "no", "perhaps", "yes"]),
+            (vec![kept], ["no", "no", "-", "yes", "no", "no"]),
             (vec![legacy], ["no", "yes", "-", "no", "perhaps", "-"]),
         ] {
             assert_eq!(answers(attempts.clone()), expected, "{attempts:?}");
