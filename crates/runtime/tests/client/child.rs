@@ -52,6 +52,15 @@ pub(crate) async fn settle() {
     }
 }
 
+/// What comes within a moment of the machine's own time, however tokio's stands: for who asks again until it is there.
+pub(crate) async fn moment<T>(comes: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        came = comes => Some(came),
+        _ = tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(5))) => None,
+    }
+}
+
 /// A server named `shop` whose attempts follow each other after 100 to 200 ms, then 200 to 400 ms.
 pub(crate) fn config() -> Config {
     let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5)).unwrap();
@@ -159,6 +168,16 @@ impl Child {
         Process { lines: BufReader::new(reader).lines(), writer }
     }
 
+    /// The next process, which is started after a pause of at most 200 ms.
+    pub(crate) async fn restarted(&self, time: &Time) -> Process {
+        loop {
+            time.pass(Duration::from_millis(200)).await;
+            if let Some(process) = moment(self.started()).await {
+                return process;
+            }
+        }
+    }
+
     /// The next one, once it has answered the probe as a modern server.
     pub(crate) async fn modern(&self) -> Process {
         let mut process = self.started().await;
@@ -226,7 +245,11 @@ impl Process {
     }
 
     pub(crate) async fn say(&mut self, message: &Value) {
-        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.say_line(&message.to_string()).await;
+    }
+
+    pub(crate) async fn say_line(&mut self, line: &str) {
+        self.writer.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
     pub(crate) async fn answer(&mut self, request: &Value, result: Value) {
