@@ -93,8 +93,10 @@ async fn can_02_over_modern_http_the_stream_closes_and_nothing_is_posted() {
 /// No answer, a result, an error: the caller sees the same, at the same time, and no other call gets any of it.
 // shows: F022, F013, D-06, MSG-05
 #[tokio::test]
-async fn can_09_an_answer_after_the_cancel_is_dropped() {
+async fn can_09_an_answer_after_the_cancel_is_dropped_and_noted() {
     let _time = Time::stands_still();
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
     let child = Child::new();
     let client = child.client(config());
     let mut process = None;
@@ -115,6 +117,9 @@ async fn can_09_an_answer_after_the_cancel_is_dropped() {
             _ => {}
         }
         process.heard_all(&client).await;
+        settle().await;
+        let id = format!("id=\"{}\"", request["id"]);
+        assert_eq!(log.says(&["no request waits for", &id]), late != "none", "{late}: {}", log.text());
     }
 }
 
@@ -257,7 +262,7 @@ async fn d_41_a_run_that_is_cancelled_takes_its_own_calls_with_it_and_no_other()
 /// The cancel kills the server: the other call is told why, and the next one starts the server anew, once.
 #[tokio::test]
 async fn f028_a_server_that_dies_of_the_cancel_ends_its_other_calls_and_is_started_again() {
-    let _time = Time::stands_still();
+    let time = Time::stands_still();
     let child = Child::new();
     let client = child.client(config());
     let cancel = CancellationToken::new();
@@ -274,8 +279,8 @@ async fn f028_a_server_that_dies_of_the_cancel_ends_its_other_calls_and_is_start
     let Error::Transport { category, outcome, .. } = &error else { panic!("{error:?}") };
     assert_eq!((*category, *outcome), (Category::TransportLost, Outcome::Unknown));
     let next = call(&client, "next", CallOptions::default());
-    // What it speaks is remembered.
-    let mut process = child.started().await;
+    // What it speaks is remembered; that it died costs a pause.
+    let mut process = child.restarted(&time).await;
     let initialize = process.hear("initialize").await;
     let facts = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "old", "version": "1" } });
     process.answer(&initialize, facts).await;

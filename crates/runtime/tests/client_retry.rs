@@ -53,7 +53,7 @@ async fn rty_06_annotations_of_a_server_allow_no_repetition_and_the_operators_wo
             assert!(!records[0].retryable);
             // The next start is that of the next call.
             let next = call(&client, "next", CallOptions::default());
-            let mut process = child.started().await;
+            let mut process = child.restarted(&time).await;
             let request = process.hear_call("next").await;
             process.answer(&request, text("next")).await;
             next.await.unwrap().unwrap();
