@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Wall;
 
+pub mod follow;
 mod hold;
 
 pub use hold::{Hold, HoldError};

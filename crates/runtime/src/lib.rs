@@ -6,6 +6,7 @@
 pub mod client;
 pub mod clock;
 mod lines;
+mod listening;
 pub mod message;
 mod percent;
 mod schema;

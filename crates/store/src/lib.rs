@@ -12,7 +12,7 @@ mod sqlite;
 mod tasks;
 
 pub use calls::{CallLog, CallView};
-pub use clock::{Clock, SystemClock, rfc_3339};
+pub use clock::{Clock, SystemClock, of_rfc_3339, rfc_3339};
 pub use ledger::{
     Answer, Claimed, ExecuteError, Executed, Execution, Intent, Ledger, LedgerView, Line, Options, Refusal,
 };

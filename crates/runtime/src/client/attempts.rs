@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use steadfast_core::call::Attempts;
+use steadfast_core::call::{Attempts, Policy};
 use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::requester::End;
@@ -19,7 +19,7 @@ use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::policy::breaker::{Class, Observed, Permit};
 use steadfast_core::policy::{Failure, RetryClass, Verdict};
 use steadfast_core::time::Instant;
-use tokio::sync::{Semaphore, SemaphorePermit, broadcast};
+use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -51,6 +51,8 @@ pub(super) struct Pipeline {
     pub(super) breakers: Arc<Breakers>,
     /// Spreads pauses and names calls; random once a client.
     pub(super) seed: u64,
+    /// Counts what the server is used for: who left it alone after a graceful end comes back then (ruling 20).
+    pub(super) used: watch::Sender<u64>,
     slots: Semaphore,
     waiting: AtomicUsize,
     calls: AtomicU64,
@@ -84,6 +86,8 @@ pub(super) struct Ask<'a> {
     /// It takes no slot: the client's own fetch of a list, of which there is one at a time, and for which a call that
     /// has a slot may wait.
     pub(super) aside: bool,
+    /// Told the id of each attempt right before its first byte may leave.
+    pub(super) sent: Option<&'a (dyn Fn(&RequestId) + Send + Sync)>,
 }
 
 /// Which results a method may have (MRT-04, TSK-05, MSG-15).
@@ -139,6 +143,7 @@ impl Pipeline {
             closing,
             breakers,
             seed,
+            used: watch::Sender::new(0),
             slots,
             waiting: AtomicUsize::new(0),
             calls: AtomicU64::new(1),
@@ -194,7 +199,17 @@ impl Pipeline {
         } else {
             Until { at: own_end, by: ask.limits_by }
         };
-        let mut attempts = Attempts::new(ask.class, self.config.retry, self.seed, until.at);
+        // Whether and when to listen again is decided by the subscription, not by its request.
+        let policy = match ask.operation {
+            Operation::Listen => Policy { max_attempts: 1, ..self.config.retry },
+            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+                if ask.method != "server/discover" {
+                    self.used.send_modify(|uses| *uses += 1);
+                }
+                self.config.retry
+            }
+        };
+        let mut attempts = Attempts::new(ask.class, policy, self.seed, until.at);
         let mut fresh_credentials = false;
         loop {
             let mut record = record.clone();
@@ -280,24 +295,23 @@ impl Pipeline {
     ) -> Result<(Bytes, ResultKind, Revision), Miss> {
         self.may_go_on(options)?;
         record.attempt = attempts.begin();
-        // Asked first: an open breaker starts no child either.
-        let permit = self.breakers.of(ask.breaker).permit(self.clock.now());
-        let guard = match permit {
-            Permit::Pass => Permitted::new(&self.breakers, self.clock, ask.breaker, false),
-            Permit::Probe => Permitted::new(&self.breakers, self.clock, ask.breaker, true),
-            Permit::Refused { .. } => {
-                let sentence = format!(
-                    "server {} failed too often of late, so nothing was sent to it; try again later",
-                    self.config.name
-                );
-                return Err(Miss::local(Category::BreakerOpen, sentence));
+        // Asked first: an open breaker starts no child either. A listen lasts, so it tries nothing out for others.
+        let guard = match ask.operation {
+            Operation::Listen => None,
+            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+                Some(self.permitted(ask.breaker)?)
+            }
+        };
+        let report = |observed| {
+            if let Some(guard) = guard {
+                guard.report(observed);
             }
         };
         let ready = match self.connection(options, until.at).await {
             Ok(ready) => ready,
             Err(miss) => {
                 if miss.kind == Kind::Transport {
-                    guard.report(Observed::of(miss.failed.failure));
+                    report(Observed::of(miss.failed.failure));
                 }
                 return Err(miss);
             }
@@ -317,7 +331,7 @@ impl Pipeline {
         let cancel = options.cancel.clone();
         let switches = [(&cancel, None), (&run_cancel, None), (&self.closing, Some("the client is closing"))];
         let (server, handler, notices) = (&*self.config.name, &*self.handler, &self.connector.notices);
-        let mut ears = Listener { options, server, handler, notices };
+        let mut ears = Listener { options, server, handler, notices, sent: ask.sent };
         let holding = (ready.revision.era() == Era::Legacy).then(|| ready.asking.subscribe());
         let strays = ready.strays.count();
         let exchanged = drive::request(self.clock, spec, leg, &switches, holding, &mut ears).await;
@@ -336,12 +350,12 @@ impl Pipeline {
             self.name_likely_cause(&ready, strays, miss);
         }
         match &judged {
-            Ok(_) => guard.report(Observed::Success),
+            Ok(_) => report(Observed::Success),
             Err(miss) => {
                 if miss.failed.failure == Failure::HeadersRefused {
                     record.headers_equal = Some(false);
                 }
-                guard.report(Observed::of(miss.failed.failure));
+                report(Observed::of(miss.failed.failure));
             }
         }
         self.connector.degraded(!self.breakers.are_closed());
@@ -354,6 +368,20 @@ impl Pipeline {
             self.recorder.record(record);
         }
         judged
+    }
+
+    fn permitted(&self, class: Class) -> Result<Permitted<'_>, Miss> {
+        match self.breakers.of(class).permit(self.clock.now()) {
+            Permit::Pass => Ok(Permitted::new(&self.breakers, self.clock, class, false)),
+            Permit::Probe => Ok(Permitted::new(&self.breakers, self.clock, class, true)),
+            Permit::Refused { .. } => {
+                let sentence = format!(
+                    "server {} failed too often of late, so nothing was sent to it; try again later",
+                    self.config.name
+                );
+                Err(Miss::local(Category::BreakerOpen, sentence))
+            }
+        }
     }
 
     /// F016: a server that changes ids answers, and no request is found for it. Where one request alone was pending, that
@@ -629,9 +657,16 @@ struct Listener<'a> {
     server: &'a str,
     handler: &'a dyn Handler,
     notices: &'a broadcast::Sender<Notice>,
+    sent: Option<&'a (dyn Fn(&RequestId) + Send + Sync)>,
 }
 
 impl Ears for Listener<'_> {
+    fn sent(&mut self, id: &RequestId) {
+        if let Some(sent) = self.sent {
+            sent(id);
+        }
+    }
+
     fn progress(&mut self, progress: Progress) {
         if let Some(on_progress) = &mut self.options.on_progress {
             on_progress(progress);

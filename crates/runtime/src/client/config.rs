@@ -8,6 +8,7 @@ use steadfast_core::era::Wish;
 use steadfast_core::exchange::Limits;
 use steadfast_core::policy::breaker::Thresholds;
 use steadfast_core::policy::{Backoff, Budget, Contract, Effect, Idempotency};
+use steadfast_core::task::follow::Pace;
 
 /// How one server is treated. [`Default`] is product.md's `[defaults]`.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct Config {
     pub question_limit: Duration,
     /// How long what the server offers is kept.
     pub catalog: catalog::Policy,
+    /// How often the server is asked for a task at most and at least, whatever it says (TSK-18).
+    pub task_pace: Pace,
     /// The operator's word on tools: the first whose pattern fits best.
     pub contracts: Vec<ToolContract>,
 }
@@ -69,13 +72,14 @@ impl Default for Config {
             max_rounds: 16,
             question_limit: Duration::from_secs(300),
             catalog: catalog::Policy::DEFAULT,
+            task_pace: Pace::DEFAULT,
             contracts: Vec::new(),
         }
     }
 }
 
 /// The authorization context of a client: nothing private crosses from one to another (I-17).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Context {
     /// The tenant.
     pub tenant: String,

@@ -6,17 +6,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::exchange::requester::{End, Input, Output};
-use steadfast_core::exchange::{Clock as Limit, Ignored, Progress, Requester, Spec};
+use steadfast_core::exchange::{Clock as Limit, Ignored, Progress, Reply, Requester, Spec};
 use steadfast_core::hop::Transport;
 use steadfast_core::ids::RequestId;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::inbound::Holding;
 use super::leg::{Detail, Heard, Leg};
 use crate::clock::{Alarm, Clock};
 
+/// How far behind the server's cancel of a listen its result may be.
+const RESULT_AFTER: Duration = Duration::from_millis(100);
+
 /// What a request hears before its end.
 pub(super) trait Ears: Send {
+    /// It is about to leave.
+    fn sent(&mut self, _id: &RequestId) {}
     /// Progress that rises, in order.
     fn progress(&mut self, progress: Progress);
     /// A notification that belongs to the request.
@@ -96,13 +102,20 @@ pub(super) async fn request(
                         launched = Some(now.mono);
                         exchange.handle(now, Input::Sent);
                         // A limit may have been reached just now; then nothing may leave any more.
-                        if exchange.terminal().is_none() { launch(); }
+                        if exchange.terminal().is_none() {
+                            ears.sent(&id);
+                            launch();
+                        }
                         continue
                     }
                     Err(why) => { detail = why; Input::Lost }
                 }
             }
             heard = leg.heard.recv() => match heard {
+                Some(Heard::Input(Input::PeerCancelled, more)) => {
+                    detail = more;
+                    result_after(&mut leg.heard).await.map_or(Input::PeerCancelled, Input::Response)
+                }
                 Some(Heard::Input(input, more)) => { detail = more; input }
                 Some(Heard::Note { method, params }) => { ears.note(&method, &params); continue }
                 None => Input::Lost,
@@ -134,6 +147,19 @@ fn note_given_up(id: &RequestId, end: &End<Bytes>, reason: Option<&'static str>)
         }
         End::Answered(_) | End::CancelledByPeer | End::Lost => {}
     }
+}
+
+/// The result of a listen that the server sent after its cancel: in either order it makes the end graceful (AMB-01).
+async fn result_after(heard: &mut mpsc::Receiver<Heard>) -> Option<Reply<Bytes>> {
+    let result = async {
+        loop {
+            match heard.recv().await? {
+                Heard::Input(Input::Response(reply), _) => return Some(reply),
+                Heard::Input(..) | Heard::Note { .. } => {}
+            }
+        }
+    };
+    tokio::time::timeout(RESULT_AFTER, result).await.ok().flatten()
 }
 
 async fn changed(holding: &mut Option<Holding>, id: &RequestId, held: bool) -> bool {

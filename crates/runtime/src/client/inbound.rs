@@ -23,6 +23,8 @@ pub(super) type Receiver = mpsc::Receiver<Inbound>;
 pub(super) struct Notice {
     pub(super) method: Arc<str>,
     pub(super) params: Bytes,
+    /// Made here, of what a loss means, or handed on by a subscription: no legacy server said it by itself.
+    pub(super) relayed: bool,
 }
 
 /// Questions of one connection at once; a server that asks more is refused.
@@ -195,7 +197,7 @@ fn notified(host: &Host, method: &str, params: Bytes) {
     }
     if !noticed(&*host.handler, &host.server, &host.notices, method, &params) {
         // Nobody may be listening.
-        let _ = host.notices.send(Notice { method: method.into(), params });
+        let _ = host.notices.send(Notice { method: method.into(), params, relayed: false });
     }
 }
 
@@ -211,7 +213,7 @@ pub(super) fn noticed(
     let is_list = method.starts_with("notifications/") && method.ends_with("/list_changed");
     let is_change = is_list || method == "notifications/resources/updated";
     if is_change {
-        let _ = notices.send(Notice { method: method.into(), params: params.clone() });
+        let _ = notices.send(Notice { method: method.into(), params: params.clone(), relayed: false });
     }
     if is_list {
         handler.list_changed(server, method);

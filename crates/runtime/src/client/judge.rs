@@ -15,14 +15,14 @@ use steadfast_core::call::Failed;
 use steadfast_core::envelope;
 use steadfast_core::error::{Kind, Outcome};
 use steadfast_core::exchange::requester::End;
-use steadfast_core::exchange::{Clock as Limit, Reply};
+use steadfast_core::exchange::{Clock as Limit, Operation, Reply};
 use steadfast_core::hop::Revision;
 use steadfast_core::object::Members;
 use steadfast_core::policy::Failure;
 
 use super::attempts::{Ask, Kinds, Pipeline, ResultKind};
 use super::drive::Exchanged;
-use super::error::Category;
+use super::error::{Category, Error};
 use super::leg::Detail;
 use super::ready::{Ready, supported_in};
 
@@ -88,8 +88,11 @@ impl Pipeline {
         };
         match end {
             End::Answered(Reply::Result(result)) => {
-                let took = u64::try_from(network.as_micros()).unwrap_or(u64::MAX);
-                self.estimate_us.store(took, Ordering::Relaxed);
+                // How long somebody listened says nothing of the next request.
+                if ask.operation != Operation::Listen {
+                    let took = u64::try_from(network.as_micros()).unwrap_or(u64::MAX);
+                    self.estimate_us.store(took, Ordering::Relaxed);
+                }
                 match read_result(&result, ask.kinds) {
                     Ok(Read::Result(kind)) => Ok((result, kind, ready.revision)),
                     Ok(Read::Declared(own)) => Err(own.miss(failed, server)),
@@ -240,6 +243,18 @@ impl Declared {
         })
     }
 
+    fn error(self, server: &str, call_id: &str) -> Error {
+        let category = Category::from_word(&self.category).unwrap_or(Category::TransportLost);
+        let (outcome, call_id) = (self.outcome, call_id.to_owned());
+        let sentence = format!("server {server} reports of its task: {category}");
+        match self.kind {
+            Kind::Transport | Kind::Protocol => {
+                Error::Transport { category, sent: true, outcome, sentence, call_id }
+            }
+            Kind::Local => Error::Local { category, clock: self.clock, outcome, sentence, call_id },
+        }
+    }
+
     fn miss(self, failed: impl Fn(Failure) -> Failed, server: &str) -> Miss {
         let behind =
             if self.sentence.is_empty() { String::new() } else { format!(" about {:?}", self.sentence) };
@@ -253,6 +268,32 @@ impl Declared {
             error: None,
             challenge: None,
         }
+    }
+}
+
+/// The error that a result is which came by way of a task, if it says that it is one of ours (ruling 9).
+pub(super) fn error_in(result: &str, server: &str, call_id: &str) -> Option<Error> {
+    let result = Members::parse(result).ok()?;
+    let own = result.get("_meta").filter(|meta| meta.contains("steadfast/error")).and_then(Declared::of)?;
+    Some(own.error(server, call_id))
+}
+
+/// The error that a task failed with, and what it proves of the effect: what it would as the answer to the call.
+pub(super) fn error_of(error: &str, rejects: &[i64], server: &str, call_id: &str) -> Error {
+    let object = envelope::error_object_of(error);
+    let data = object.as_ref().and_then(|object| object.data).map(serde_json::value::RawValue::get);
+    if let Some(own) = data.and_then(Declared::of) {
+        return own.error(server, call_id);
+    }
+    let (code, message) =
+        object.map_or_else(|| (0, String::new()), |object| (object.code, object.message.into_owned()));
+    let failure = Detail::default().of_error(code, message.contains("_meta"), rejects);
+    Error::Protocol {
+        code,
+        message,
+        raw: error.to_owned(),
+        outcome: failure.outcome(true),
+        call_id: call_id.to_owned(),
     }
 }
 

@@ -20,6 +20,7 @@ mod inbound;
 mod judge;
 mod leg;
 mod link;
+mod listen;
 mod options;
 mod ready;
 mod record;
@@ -27,6 +28,7 @@ mod roots;
 mod rounds;
 mod span;
 mod stdio;
+mod tasks;
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,10 +48,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::message;
-use attempts::{Ask, Done, Kinds, Pipeline};
+use attempts::{Ask, Done, Kinds, Pipeline, ResultKind};
 use catalog::{Catalog, Defined};
 use ready::{Connector, Target};
 use roots::Lending;
+use tasks::Declaring;
 
 pub use breakers::Breakers;
 pub use catalog::{CatalogStore, Definition, Found, InMemory, LeftOut, Light, Listed, Shared};
@@ -59,12 +62,14 @@ pub use explain::{Explanation, Finding, Said};
 pub use handler::{Answering, Credentials, Handler, Headers, NoAnswer, Question, Silent};
 pub use host::{Host, HostError, Identity};
 pub use http::{Endpoint, Settings as HttpSettings};
+pub use listen::{ListenEvent, Subscription};
 pub use options::{CallOptions, OnNote, OnProgress, Run};
 pub use ready::{ConnectionState, Facts};
 pub use record::{Recent, Record, Recorder};
 pub use roots::{RootError, Roots};
 pub use stdio::Command;
 pub use stdio::guard::{guard, guard_by};
+pub use tasks::{FolderJournal, Forgetful, TaskEntry, TaskHandle, TaskJournal};
 
 /// A connector to one server. Clones are the same client; calls run side by side.
 #[derive(Clone)]
@@ -72,6 +77,8 @@ pub struct Client {
     pipeline: Arc<Pipeline>,
     recent: Arc<Recent>,
     catalog: Arc<Catalog>,
+    /// Where tasks are kept; without it none are asked for.
+    tasks: Option<Arc<dyn TaskJournal>>,
 }
 
 impl fmt::Debug for Client {
@@ -141,6 +148,7 @@ pub struct Builder {
     breakers: Option<Arc<Breakers>>,
     catalogs: Option<Arc<dyn CatalogStore>>,
     roots: Roots,
+    tasks: Option<Arc<dyn TaskJournal>>,
 }
 
 impl fmt::Debug for Builder {
@@ -160,6 +168,7 @@ impl Builder {
             breakers: None,
             catalogs: None,
             roots: Roots::default(),
+            tasks: None,
         }
     }
 
@@ -181,6 +190,14 @@ impl Builder {
     #[must_use]
     pub fn roots(mut self, roots: Roots) -> Self {
         self.roots = roots;
+        self
+    }
+
+    /// Lets a modern server answer a call by a task, which is then followed to its end, and kept here until it is over.
+    /// [`Forgetful`] keeps nothing.
+    #[must_use]
+    pub fn tasks(mut self, journal: Arc<dyn TaskJournal>) -> Self {
+        self.tasks = Some(journal);
         self
     }
 
@@ -235,6 +252,10 @@ impl Builder {
         } else {
             Arc::new(Lending { handler: self.handler, roots: self.roots })
         };
+        let handler = match self.tasks {
+            Some(_) => Arc::new(Declaring(handler)) as Arc<dyn Handler>,
+            None => handler,
+        };
         let closing = CancellationToken::new();
         let connector = Arc::new(Connector::new(
             clock,
@@ -263,7 +284,7 @@ impl Builder {
             seed,
         );
         let catalog = Arc::new(Catalog::new(&pipeline, self.catalogs));
-        Client { pipeline: Arc::new(pipeline), recent, catalog }
+        Client { pipeline: Arc::new(pipeline), recent, catalog, tasks: self.tasks }
     }
 }
 
@@ -310,8 +331,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no connection, or the server refuses to say.
-    pub async fn discover(&self, mut options: CallOptions) -> Result<Facts, Error> {
-        let ask = self.plain("server/discover", "{}", Kinds::default(), &options);
+    pub async fn discover(&self, options: CallOptions) -> Result<Facts, Error> {
         let refused = |category, sentence: String| Error::Local {
             category,
             clock: None,
@@ -331,6 +351,12 @@ impl Client {
         {
             return Ok(facts);
         }
+        self.discover_anew(options).await
+    }
+
+    /// Asks a modern server what it says of itself, whatever it said before.
+    async fn discover_anew(&self, mut options: CallOptions) -> Result<Facts, Error> {
+        let ask = self.plain("server/discover", "{}", Kinds::default(), &options);
         let done = self.pipeline.ask(ask, &mut options).await?;
         ready::facts_of_discover(&done.result, done.revision).ok_or_else(|| Error::Transport {
             category: Category::InvalidResponse,
@@ -443,8 +469,8 @@ impl Client {
         let placed = placed.as_ref().map(Members::to_json);
         let kinds = Kinds {
             input_required: matches!(method, "tools/call" | "prompts/get" | "resources/read"),
-            // Nobody declares the extension here yet, so a task is no answer to a call of our own (TSK-03).
-            task: tool.is_some() && !answers,
+            // No answer to a call of our own that did not declare the extension (TSK-03), and of no other method (TSK-05).
+            task: tool.is_some() && (!answers || self.tasks.is_some()),
         };
         let in_meta = key.as_ref().filter(|_| pointer.is_none()).map(Key::as_str);
         let described = contract.map_or_else(|| Contract::of_method(method), |contract| contract.contract);
@@ -467,6 +493,12 @@ impl Client {
             self.pipeline.ask_in_rounds(ask, &mut options).await?
         } else {
             self.pipeline.ask(ask, &mut options).await?
+        };
+        let done = if answers && done.kind == ResultKind::Task {
+            let rejects = contract.map_or(&[][..], |contract| &contract.rejects);
+            self.follow(done, tool, rejects, options).await?
+        } else {
+            done
         };
         if let Some(defined) = &defined {
             defined.check_output(&done).await?;
@@ -493,6 +525,7 @@ impl Client {
             leg_of: None,
             defined: None,
             aside: false,
+            sent: None,
         }
     }
 

@@ -96,6 +96,11 @@ impl Ready {
     pub(super) const fn hop(&self) -> Hop {
         Hop { transport: self.link.transport(), era: self.revision.era() }
     }
+
+    /// Waits until nothing new may be sent over it any more.
+    pub(super) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
 }
 
 /// Why there is no connection.

@@ -17,10 +17,28 @@ use super::options::CallOptions;
 /// The pause before the first round without questions; each further one doubles it (MRT-20).
 const LOADED: Duration = Duration::from_millis(250);
 
+/// One question, as a round or a task asks it.
+pub(super) struct Asked {
+    method: String,
+    params: String,
+}
+
+impl Asked {
+    pub(super) fn of(request: &str) -> Result<Self, &'static str> {
+        let request = Members::parse(request).map_err(|_| "one of its questions is no object")?;
+        let method = request.get_str("method").ok_or("one of its questions names no method")?;
+        let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
+        if !known.contains(&method.as_str()) {
+            return Err("one of its questions is of an unknown method");
+        }
+        let params = request.get("params").unwrap_or("{}").to_owned();
+        Ok(Self { method, params })
+    }
+}
+
 /// What an `InputRequiredResult` says.
 struct Required {
-    /// Key, method and params of each question.
-    questions: Vec<(String, String, String)>,
+    questions: Vec<(String, Asked)>,
     /// `requestState`, its JSON as it came: it is echoed and nothing else (MRT-13, MRT-15, I-23).
     state: Option<String>,
 }
@@ -37,14 +55,7 @@ impl Required {
         if let Some(requests) = result.get("inputRequests") {
             let requests = Members::parse(requests).map_err(|_| "its inputRequests are no object")?;
             for (key, request) in requests.iter() {
-                let request = Members::parse(request).map_err(|_| "one of its questions is no object")?;
-                let method = request.get_str("method").ok_or("one of its questions names no method")?;
-                let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
-                if !known.contains(&method.as_str()) {
-                    return Err("one of its questions is of an unknown method");
-                }
-                let params = request.get("params").unwrap_or("{}").to_owned();
-                questions.push((key.to_owned(), method, params));
+                questions.push((key.to_owned(), Asked::of(request)?));
             }
         }
         if questions.is_empty() && state.is_none() {
@@ -123,30 +134,32 @@ impl Pipeline {
         options: &CallOptions,
     ) -> Result<String, Error> {
         let mut answers = Members::default();
-        for (key, method, params) in &required.questions {
-            let question =
-                Question { server: self.config.name.clone(), method: method.clone(), params: params.clone() };
+        for (key, asked) in &required.questions {
             let answer = tokio::select! {
-                answer = tokio::time::timeout(self.config.question_limit, handler::ask(&*self.handler, question)) => answer,
+                answer = self.answer(asked) => answer,
                 error = self.between(done, options) => return Err(error),
             };
-            let answer = answer.unwrap_or(Err(NoAnswer::TimedOut));
-            // A refusal cannot be told to the server: there is simply no further round (MRT-21, AMB-32).
-            let answer = answer.map_err(|why| {
-                not_done(
-                    done,
-                    Category::Questions,
-                    format!("server {} asked {method}, and {why}", self.config.name),
-                )
-            })?;
-            let mut answer = Members::parse(&answer).map_err(|_| {
-                let sentence = format!("the host's answer to {method} is no JSON object; return one");
-                not_done(done, Category::Questions, sentence)
-            })?;
-            answer.remove("resultType");
-            answers.set(key, answer.to_json());
+            let answer = answer.map_err(|sentence| not_done(done, Category::Questions, sentence))?;
+            answers.set(key, answer);
         }
         Ok(answers.to_json())
+    }
+
+    /// The host's answer to one question as it goes into `inputResponses`, or why there is none. A refusal cannot be
+    /// told to the server: there is simply nothing further (MRT-21, AMB-32).
+    pub(super) async fn answer(&self, asked: &Asked) -> Result<String, String> {
+        let Asked { method, params } = asked;
+        let question =
+            Question { server: self.config.name.clone(), method: method.clone(), params: params.clone() };
+        let answer =
+            tokio::time::timeout(self.config.question_limit, handler::ask(&*self.handler, question)).await;
+        let answer = answer
+            .unwrap_or(Err(NoAnswer::TimedOut))
+            .map_err(|why| format!("server {} asked {method}, and {why}", self.config.name))?;
+        let mut answer = Members::parse(&answer)
+            .map_err(|_| format!("the host's answer to {method} is no JSON object; return one"))?;
+        answer.remove("resultType");
+        Ok(answer.to_json())
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use steadfast_core::subscription::{Change, Filter};
 use tokio::sync::Notify;
 
+use crate::listening::params_of;
+
 /// The most different changes that may wait for one listener; past it its subscription ends (SUB-20).
 const BACKLOG: usize = 256;
 
@@ -193,15 +195,6 @@ impl Listening {
             }
             self.backlog.arrived.notified().await;
         }
-    }
-}
-
-/// What a notification says of a change by itself.
-fn params_of(change: &Change) -> Arc<str> {
-    match change {
-        Change::Tools | Change::Prompts | Change::Resources => "{}".into(),
-        Change::Resource(uri) => serde_json::json!({ "uri": uri }).to_string().into(),
-        Change::Task(id) => serde_json::json!({ "taskId": id }).to_string().into(),
     }
 }
 

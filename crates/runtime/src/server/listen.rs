@@ -1,20 +1,18 @@
 //! `subscriptions/listen`: the acknowledgement first, then what was granted and nothing else (SUB).
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use steadfast_core::envelope::{self, SUBSCRIPTION_ID};
 use steadfast_core::exchange::Reply;
 use steadfast_core::ids::RequestId;
 use steadfast_core::object::Members;
-use steadfast_core::subscription::{Change, Filter};
+use steadfast_core::subscription::Filter;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::TASKS_EXTENSION;
 use super::context::{Context, Gate};
 use super::{Answer, Caller, Heard, Objection, Request, Service};
+use crate::listening::{ACKNOWLEDGED, Notifications, method_of, written};
 use crate::message;
 
 /// The most resources and tasks that one listen, or one legacy session, may name.
@@ -33,28 +31,7 @@ pub(super) fn fit<'a>(subjects: impl Iterator<Item = &'a String> + Clone) -> boo
 /// It asks for too much, `params.notifications` is missing or has the wrong shape (SUB-27), or it asks for tasks and the request does not
 /// declare the extension (SUB-26).
 pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objection> {
-    // A map first: what is derived would take an array for its fields in their order.
-    #[derive(Deserialize)]
-    struct Params {
-        notifications: Map<String, Value>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Wanted {
-        #[serde(default)]
-        tools_list_changed: bool,
-        #[serde(default)]
-        prompts_list_changed: bool,
-        #[serde(default)]
-        resources_list_changed: bool,
-        #[serde(default)]
-        resource_subscriptions: BTreeSet<String>,
-        #[serde(default)]
-        task_ids: Option<BTreeSet<String>>,
-    }
-    let wanted = serde_json::from_str(&request.params)
-        .and_then(|Params { notifications }| serde_json::from_value::<Wanted>(notifications.into()));
-    let Ok(wanted) = wanted else {
+    let Some(wanted) = Notifications::of_params(&request.params) else {
         let text = "params.notifications must be an object of flags, resourceSubscriptions and taskIds; send one, {} for nothing";
         return Err(Objection { code: -32602, error: message::error_body(-32602, text) });
     };
@@ -71,13 +48,7 @@ pub(super) fn wanted(request: &Request, caller: &Caller) -> Result<Filter, Objec
         let text = "a listen names at most 1024 resources and tasks, of 256 KiB together; split it";
         return Err(Objection { code: -32602, error: message::error_body(-32602, text) });
     }
-    Ok(Filter {
-        tools: wanted.tools_list_changed,
-        prompts: wanted.prompts_list_changed,
-        resources: wanted.resources_list_changed,
-        uris: wanted.resource_subscriptions,
-        tasks: wanted.task_ids.unwrap_or_default(),
-    })
+    Ok(wanted.into_filter())
 }
 
 /// Listens until the server ends, then gives the graceful result. `None` once the listener fell behind. A cancel drops
@@ -112,12 +83,12 @@ pub(super) async fn run(
         let error = message::error_body(-32601, "this server tells of no changes; fetch what you need");
         return Some(Reply::Error(Bytes::from(error)));
     };
-    let acknowledged = json!({ "notifications": granted(&listening.granted()) }).to_string();
+    let acknowledged = json!({ "notifications": written(&listening.granted()) }).to_string();
     let say = |method: &str, params: &str| {
         let notice = Bytes::from(envelope::notification(method, &tag(params)));
         gate.with(|outlet| outlet.say(notice))
     };
-    if !say("notifications/subscriptions/acknowledged", &acknowledged) {
+    if !say(ACKNOWLEDGED, &acknowledged) {
         return None;
     }
     loop {
@@ -139,35 +110,4 @@ pub(super) async fn run(
             }
         }
     }
-}
-
-/// The notification that tells of a change.
-pub(super) const fn method_of(change: &Change) -> &'static str {
-    match change {
-        Change::Tools => "notifications/tools/list_changed",
-        Change::Prompts => "notifications/prompts/list_changed",
-        Change::Resources => "notifications/resources/list_changed",
-        Change::Resource(_) => "notifications/resources/updated",
-        Change::Task(_) => "notifications/tasks",
-    }
-}
-
-/// The granted filter as it is acknowledged: neither `false` nor `[]` in it (AMB-36).
-fn granted(filter: &Filter) -> Value {
-    let mut granted = Map::new();
-    for (name, flag) in [
-        ("toolsListChanged", filter.tools),
-        ("promptsListChanged", filter.prompts),
-        ("resourcesListChanged", filter.resources),
-    ] {
-        if flag {
-            granted.insert(name.into(), true.into());
-        }
-    }
-    for (name, set) in [("resourceSubscriptions", &filter.uris), ("taskIds", &filter.tasks)] {
-        if !set.is_empty() {
-            granted.insert(name.into(), set.iter().cloned().collect::<Vec<_>>().into());
-        }
-    }
-    granted.into()
 }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use super::caller::{Caller, Capabilities, Level};
 use super::context::Questions;
 use super::{Answer, Heard, Listening, Request, Service, listen};
+use crate::listening::method_of;
 use crate::message;
 
 /// One legacy session.
@@ -181,7 +182,7 @@ impl Session {
             tokio::select! {
                 heard = heard => match heard {
                     Heard::Change { change, params } => {
-                        return Bytes::from(envelope::notification(listen::method_of(&change), &params));
+                        return Bytes::from(envelope::notification(method_of(&change), &params));
                     }
                     // Too much changed to tell each: everything that was listened for counts as changed.
                     Heard::Overflow => {

@@ -133,7 +133,7 @@ impl Catalog {
     fn hear(&self, state: &mut State, now: Instant) {
         loop {
             match state.notices.try_recv() {
-                Ok(Notice { method, params }) => self.changed(state, now, &method, &params),
+                Ok(Notice { method, params, .. }) => self.changed(state, now, &method, &params),
                 // Some were missed: anything may have changed.
                 Err(TryRecvError::Lagged(_)) => {
                     for subject in Subject::LISTS {
