@@ -2,6 +2,7 @@
 //! small account of it, and says when the account does not add up; it never looks into a machine.
 
 mod attempts;
+mod catalogs;
 mod i01_one_end;
 mod i02_race;
 mod i03_cancel_names;
@@ -17,6 +18,9 @@ mod i12_unknown_is_said;
 mod i14_bounded_attempts;
 mod i15_breaker;
 mod i16_bounded;
+mod i17_private;
+mod i18_fence;
+mod i19_pages;
 mod i20_acknowledged_first;
 mod i21_return;
 mod i22_task;
@@ -61,7 +65,8 @@ pub struct Violation {
 }
 
 /// The numbers of the invariants that have a checker here.
-pub const CHECKED: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 20, 21, 22, 24, 25, 26, 28];
+pub const CHECKED: &[u8] =
+    &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 28];
 
 /// What a checker says of an event.
 type Verdict = Result<(), &'static str>;
@@ -85,6 +90,9 @@ pub struct Checks {
     i14: i14_bounded_attempts::BoundedAttempts,
     i15: i15_breaker::LegalEdges,
     i16: i16_bounded::Bounded,
+    i17: i17_private::Private,
+    i18: i18_fence::Fence,
+    i19: i19_pages::Pages,
     i20: i20_acknowledged_first::AcknowledgedFirst,
     i21: i21_return::Return,
     i22: i22_task::TaskEdges,
@@ -112,6 +120,9 @@ impl Checks {
             i14: Default::default(),
             i15: Default::default(),
             i16: Default::default(),
+            i17: Default::default(),
+            i18: Default::default(),
+            i19: Default::default(),
             i20: Default::default(),
             i21: Default::default(),
             i22: Default::default(),
@@ -166,6 +177,11 @@ impl Checks {
             Event::Subscription(event) => {
                 self.found.judge_all([(20, self.i20.see(event)), (21, self.i21.see(now, event))]);
             }
+            Event::Catalog(event) => self.found.judge_all([
+                (17, self.i17.see(now, event)),
+                (18, self.i18.see(now, event)),
+                (19, self.i19.see(now, event)),
+            ]),
             Event::Stdio(event) => self.found.judge_all([(26, self.i26.see(event))]),
         }
     }

@@ -6,6 +6,7 @@
 
 mod breaker;
 mod call;
+mod catalog;
 mod exchange;
 mod ledger;
 mod queue;
@@ -15,6 +16,7 @@ mod task;
 
 pub use breaker::{Breaker, Outcome, Permit};
 pub use call::Call;
+pub use catalog::Catalog;
 pub use exchange::{Exchange, Message, Side, Started, ignored_words, terminal_word};
 pub use ledger::{Answer, Ledger, Settled, Told, Verdict};
 pub use queue::{Became, Held, Queue, What};
@@ -44,6 +46,8 @@ pub enum Event {
     Call(Call),
     /// Of calls behind a circuit breaker.
     Breaker(Breaker),
+    /// Of lists that are kept.
+    Catalog(Catalog),
     /// Of a subscription.
     Subscription(Subscription),
     /// Of a durable Task.

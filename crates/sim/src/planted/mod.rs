@@ -6,6 +6,7 @@
 
 pub(crate) mod breaker;
 pub(crate) mod call;
+pub(crate) mod catalog;
 pub(crate) mod exchange;
 pub(crate) mod ledger;
 pub(crate) mod queue;
@@ -123,6 +124,18 @@ bugs! {
         "a final response is dropped like anything else";
     LossNotTold, "loss-not-told", breaks 16 in "queue-two-places":
         "the peer is not told that something was dropped";
+    PrivateListShared, "private-list-shared", breaks 17 in "catalog-shared":
+        "a list that is somebody's is put where everybody finds it";
+    TtlIgnored, "ttl-ignored", breaks 17 in "catalog-shared":
+        "a list is called fresh for as long as the operator allows, whatever its server says";
+    QuestionKept, "question-kept", breaks 17 in "catalog-faults":
+        "a question of the server is kept as if it were the list";
+    FetchNotFenced, "fetch-not-fenced", breaks 18 in "catalog-shared":
+        "a change that is heard while the list is fetched is forgotten";
+    FirstPageDecides, "first-page-decides", breaks 19 in "catalog-shared":
+        "a list is as public as its first page";
+    PagesKept, "pages-kept", breaks 19 in "catalog-faults":
+        "the pages before a bad cursor are kept";
     EventBeforeAcknowledgement, "event-before-acknowledgement", breaks 20 in "subscription-returns":
         "a notification is handed on before the acknowledgement or outside its filter";
     ReturnedAtOnce, "returned-at-once", breaks 21 in "subscription-returns":

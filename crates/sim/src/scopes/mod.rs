@@ -1,6 +1,7 @@
 //! The small worlds that are explored to their last order, by name.
 
 mod breaker;
+mod catalog;
 mod exchange;
 mod ledger;
 mod queue;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Scope> {
         breaker::scopes(),
         retry::scopes(),
         task::scopes(),
+        catalog::scopes(),
         subscription::scopes(),
         stdio::scopes(),
     ]
