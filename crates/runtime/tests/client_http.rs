@@ -268,6 +268,69 @@ async fn sse_11_what_is_larger_than_the_limit_fails_that_request_alone() {
     done(calling).await.unwrap();
 }
 
+// shows: HDR-03, HDR-04, HDR-05, HDR-07
+#[tokio::test]
+async fn hdr_04_the_name_header_mirrors_what_the_method_names() {
+    let mut peer = Peer::start().await;
+    let client = modern(&peer);
+    for (method, params, name) in [
+        ("tasks/get", json!({ "taskId": "t-1" }), Some("t-1")),
+        ("tasks/update", json!({ "taskId": "t 2", "inputResponses": {} }), Some("t 2")),
+        ("tasks/cancel", json!({ "taskId": " t" }), Some("=?base64?IHQ=?=")),
+        ("prompts/get", json!({ "name": "=?base64?x?=" }), Some("=?base64?PT9iYXNlNjQ/eD89?=")),
+        ("resources/read", json!({ "uri": "a:/b\n" }), Some("=?base64?YTovYgo=?=")),
+        ("tools/list", json!({ "name": "x" }), None),
+    ] {
+        let (client, params) = (client.clone(), params.to_string());
+        let asking =
+            tokio::spawn(async move { client.request(method, &params, CallOptions::default()).await });
+        let asked = peer.next().await;
+        assert_eq!((asked.header("mcp-method"), asked.header("mcp-name")), (Some(method), name));
+        asked.result(json!({}));
+        within("the answer", asking).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn f070_a_stream_that_ends_within_its_last_event_ends_the_call_at_once() {
+    for (end, whole) in [("\n\n", true), ("\n", false), ("", false)] {
+        let mut peer = Peer::start().await;
+        let client = modern(&peer);
+        let calling = call(&client, CallOptions::default());
+        let asked = peer.next().await;
+        asked.stream();
+        asked.chunk(&format!(
+            "data: {}{end}",
+            json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": {} })
+        ));
+        asked.end();
+        match done(calling).await {
+            Ok(result) => assert!(whole && result == json!({})),
+            Err(error) => assert!(!whole && error.outcome() == Outcome::Unknown, "{end:?}: {error}"),
+        }
+    }
+}
+
+// shows: HTTP-23
+#[tokio::test]
+async fn f052_one_failed_call_fails_no_other() {
+    let mut peer = Peer::start().await;
+    let client = modern(&peer);
+    let calling: Vec<_> = (0..20).map(|_| call(&client, CallOptions::default())).collect();
+    let mut asked = Vec::new();
+    for _ in 0..20 {
+        asked.push(peer.next().await);
+    }
+    for (at, asked) in asked.into_iter().enumerate().rev() {
+        if at == 9 { asked.status(504) } else { asked.result(json!({})) }
+    }
+    let mut failed = 0;
+    for calling in calling {
+        failed += usize::from(done(calling).await.is_err());
+    }
+    assert_eq!(failed, 1);
+}
+
 /// A client whose calls are reads, which may be repeated.
 fn reading(peer: &Peer) -> Client {
     let read = ToolContract::new("*", Effect::Read, Idempotency::None);

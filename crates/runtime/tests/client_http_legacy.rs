@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use peer::{Asked, Peer, within};
 use serde_json::{Value, json};
-use steadfast::client::{Answered, Answering, CallOptions, Category, Client, Error, Handler, Question};
+use steadfast::client::{
+    Answered, Answering, CallOptions, Category, Client, Credentials, Error, Handler, Headers, Question,
+};
 use steadfast::core::error::Outcome;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -112,7 +114,7 @@ async fn leg_27_a_cancel_is_posted_and_the_stream_is_left() {
     asked.is_left().await;
 }
 
-// shows: LEG-35, LEG-42, LEG-48, SSE-05
+// shows: LEG-35, LEG-42, LEG-48, SSE-05, F007
 #[tokio::test]
 async fn leg_34_a_stream_is_taken_up_again_from_its_last_event_and_nothing_is_heard_twice() {
     let mut peer = Peer::start().await;
@@ -232,6 +234,102 @@ async fn leg_55_a_server_that_forgets_each_session_is_not_asked_for_ever() {
         peer.next().await.status(404);
     }
     assert_eq!(done(calling).await.unwrap_err().outcome(), Outcome::NotExecuted);
+}
+
+// shows: LEG-55
+#[tokio::test]
+async fn f041_a_status_that_may_mean_the_session_costs_one_call_and_not_all_that_follow() {
+    for status in [400, 410] {
+        let mut peer = Peer::start().await;
+        let client = peer.client().build();
+        let calling = call(&client, CallOptions::default());
+        peer.is_legacy("2025-11-25", Some("old")).await;
+        let asked = peer.next().await;
+        asked.json(
+            status,
+            &json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": "no session" } }),
+        );
+        assert_eq!(done(calling).await.unwrap_err().outcome(), Outcome::Unknown, "it proves nothing");
+        let calling = call(&client, CallOptions::default());
+        peer.shakes_hands("2025-11-25", Some("new")).await;
+        peer.next().await.result(json!({}));
+        done(calling).await.unwrap();
+    }
+    // What says nothing of the session leaves it.
+    for status in [403, 500, 503] {
+        let mut peer = Peer::start().await;
+        let client = peer.client().build();
+        let calling = call(&client, CallOptions::default());
+        peer.is_legacy("2025-11-25", Some("s")).await;
+        peer.next().await.status(status);
+        done(calling).await.unwrap_err();
+        let calling = call(&client, CallOptions::default());
+        let asked = peer.next().await;
+        assert_eq!((asked.rpc(), asked.header("mcp-session-id")), ("tools/call", Some("s")));
+        asked.result(json!({}));
+        done(calling).await.unwrap();
+    }
+}
+
+// shows: LEG-27, LEG-52
+#[tokio::test]
+async fn leg_56_what_still_runs_is_cancelled_before_its_session_is_deleted() {
+    let mut peer = Peer::start().await;
+    let client = peer.client().build();
+    let calling = call(&client, CallOptions::default());
+    peer.is_legacy("2025-11-25", Some("s")).await;
+    let asked = peer.next().await;
+    let closing = tokio::spawn(async move { client.close(Duration::from_secs(20)).await });
+    let told = peer.next().await;
+    assert_eq!(
+        (told.rpc(), &told.body["params"]["requestId"]),
+        ("notifications/cancelled", &asked.body["id"])
+    );
+    assert!(peer.is_undisturbed(), "the session is still there");
+    told.status(202);
+    let last = peer.next().await;
+    assert_eq!((last.method.as_str(), last.header("mcp-session-id")), ("DELETE", Some("s")));
+    last.status(200);
+    within("the end", closing).await.unwrap();
+    assert!(matches!(done(calling).await, Err(Error::Local { category: Category::Closed, .. })));
+}
+
+/// One token for ever.
+struct Token;
+
+impl Credentials for Token {
+    fn headers(&self) -> Headers<'_> {
+        Box::pin(std::future::ready(Ok(vec![("Authorization".to_owned(), "Bearer t".to_owned())])))
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_on_all_that_a_session_sends() {
+    let mut peer = Peer::start().await;
+    peer.listens = true;
+    let client = peer.client().credentials(Arc::new(Token)).build();
+    let calling = call(&client, CallOptions::default());
+    let probe = peer.next().await;
+    assert_eq!(probe.header("authorization"), Some("Bearer t"));
+    probe.status(404);
+    let hello = peer.next().await;
+    assert_eq!((hello.rpc(), hello.header("authorization")), ("initialize", Some("Bearer t")));
+    let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    let answer = json!({ "jsonrpc": "2.0", "id": hello.body["id"], "result": result });
+    hello.whole(200, "Content-Type: application/json\r\nMcp-Session-Id: s\r\n", &answer.to_string());
+    let ready = peer.next().await;
+    assert_eq!((ready.rpc(), ready.header("authorization")), ("notifications/initialized", Some("Bearer t")));
+    ready.status(202);
+    assert_eq!(peer.listening().await.header("authorization"), Some("Bearer t"));
+    let asked = peer.next().await;
+    assert_eq!((asked.rpc(), asked.header("authorization")), ("tools/call", Some("Bearer t")));
+    asked.result(json!({}));
+    done(calling).await.unwrap();
+    let closing = tokio::spawn(async move { client.close(Duration::from_secs(20)).await });
+    let last = peer.next().await;
+    assert_eq!((last.method.as_str(), last.header("authorization")), ("DELETE", Some("Bearer t")));
+    last.status(200);
+    within("the end", closing).await.unwrap();
 }
 
 /// Answers what it is asked, and tells when a question that hangs is taken back.
@@ -372,7 +470,7 @@ async fn shakes_hands(peer: &mut Peer, stream: &Asked) {
     ready.status(202);
 }
 
-// shows: LEG-132, LEG-135, LEG-136, LEG-138, VER-12, VER-15
+// shows: LEG-132, LEG-135, LEG-136, LEG-137, VER-12, VER-15
 #[tokio::test]
 async fn leg_138_the_two_endpoints_of_2024_are_the_last_resort() {
     let mut peer = Peer::start().await;

@@ -25,7 +25,7 @@ use steadfast_core::hop::Revision;
 use steadfast_core::ids::RequestId;
 use steadfast_core::policy::Failure;
 use tokio::sync::mpsc;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::leg::{Detail, Gone, Heard, Inbox, Launch, Leg, Outgoing};
 use crate::message;
@@ -84,6 +84,8 @@ pub(super) struct Connection {
     way: Way,
     /// Reads what the server says by itself. With the connection it ends.
     listening: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// What is under way: requests, and messages that are none. A session ends after them.
+    under_way: TaskTracker,
 }
 
 /// The three ways.
@@ -99,14 +101,14 @@ enum Way {
 
 impl Connection {
     /// Every request stands for itself.
-    pub(super) const fn modern(pool: Arc<Pool>) -> Self {
-        Self { pool, way: Way::Modern, listening: Mutex::new(None) }
+    pub(super) fn modern(pool: Arc<Pool>) -> Self {
+        Self::of(pool, Way::Modern)
     }
 
     /// A session that begins with its `initialize`.
     pub(super) fn session(pool: Arc<Pool>, inbox: Inbox) -> Self {
         let session = Session::new(Arc::clone(&pool), inbox);
-        Self { pool, way: Way::Session(Arc::new(session)), listening: Mutex::default() }
+        Self::of(pool, Way::Session(Arc::new(session)))
     }
 
     /// The server answered `initialize`, with this version.
@@ -130,7 +132,13 @@ impl Connection {
         let two = Arc::new(two);
         let reading = Arc::clone(&two);
         let reading = AbortOnDropHandle::new(tokio::spawn(async move { reading.read(events).await }));
-        Ok(Self { pool, way: Way::Two(two), listening: Mutex::new(Some(reading)) })
+        let connection = Self::of(pool, Way::Two(two));
+        *connection.listening() = Some(reading);
+        Ok(connection)
+    }
+
+    fn of(pool: Arc<Pool>, way: Way) -> Self {
+        Self { pool, way, listening: Mutex::default(), under_way: TaskTracker::new() }
     }
 
     pub(super) fn leg(&self, outgoing: Outgoing<'_>) -> Leg {
@@ -156,7 +164,7 @@ impl Connection {
             }
             Way::Session(session) => {
                 session.keep_credentials(headers);
-                let (of, telling) = (Arc::clone(session), self.way.clone());
+                let (of, tell) = (Arc::clone(session), self.teller());
                 let ready = async move {
                     if !begins {
                         of.is_open().await;
@@ -164,17 +172,12 @@ impl Connection {
                     let wire = pool.wire().await?;
                     Ok((wire, Post { ask: ask?, pool, id, to_task, session: Some(of), begins }))
                 };
-                leg(
-                    heard,
-                    ready,
-                    |(wire, post): (Wire, Post)| post.run(wire),
-                    move |signal| telling.cancel(signal),
-                )
+                leg(heard, ready, |(wire, post): (Wire, Post)| post.run(wire), tell)
             }
             Way::Two(two) => {
                 two.keep_credentials(headers);
                 two.enter(&id, spec.operation, to_task.clone());
-                let (of, telling) = (Arc::clone(two), self.way.clone());
+                let (of, tell) = (Arc::clone(two), self.teller());
                 let ready = async move {
                     if of.is_over() {
                         return Err(Detail::failed(Failure::NothingLeft, "the server ended its stream"));
@@ -185,7 +188,7 @@ impl Connection {
                 let run = |(of, wire, post): (Arc<TwoEndpoints>, Wire, Post)| async move {
                     of.request(wire, post).await;
                 };
-                leg(heard, ready, run, move |signal| telling.cancel(signal))
+                leg(heard, ready, run, tell)
             }
         }
     }
@@ -220,13 +223,13 @@ impl Connection {
             }
             // The modern era has no notification of a client's that is sent by itself (AMB-11).
             Way::Modern => {}
-            Way::Session(_) | Way::Two(_) => self.way.post(message),
+            Way::Session(_) | Way::Two(_) => self.way.post(message, &self.under_way),
         }
     }
 
     pub(super) fn respond(&self, id: &RequestId, response: &Reply<Bytes>) {
         let response = message::response(Some(id), response);
-        self.way.post(String::from_utf8_lossy(&response).into_owned());
+        self.way.post(String::from_utf8_lossy(&response).into_owned(), &self.under_way);
     }
 
     pub(super) async fn gone(&self) -> Gone {
@@ -244,11 +247,29 @@ impl Connection {
         Gone { why: why.to_owned(), by_us: false }
     }
 
+    /// Ends a session, once the server was told of all that is given up with it, or after `grace`.
     pub(super) async fn close(&self, grace: Duration) {
         drop(self.listening().take());
-        match &self.way {
-            Way::Session(session) => session.delete(grace).await,
-            Way::Modern | Way::Two(_) => {}
+        let Way::Session(session) = &self.way else { return };
+        self.under_way.close();
+        let ended = async {
+            self.under_way.wait().await;
+            session.delete().await;
+        };
+        let _ = tokio::time::timeout(grace, ended).await;
+    }
+
+    /// What tells a legacy server that a request was given up. The request is under way as long as this is there.
+    fn teller(&self) -> impl FnMut(&CancelSignal) + Send + 'static {
+        let (way, under_way, token) = (self.way.clone(), self.under_way.clone(), self.under_way.token());
+        move |signal| {
+            let _running = &token;
+            match signal {
+                CancelSignal::PostNotification { id, reason } | CancelSignal::Notification { id, reason } => {
+                    way.post(envelope::cancelled(id, reason.as_deref()), &under_way);
+                }
+                CancelSignal::CloseStream => {}
+            }
         }
     }
 
@@ -259,20 +280,11 @@ impl Connection {
 
 impl Way {
     /// Sends a message that is no request, in a task of its own: whoever gave up on a server does not wait for it.
-    fn post(&self, message: String) {
+    fn post(&self, message: String, under_way: &TaskTracker) {
         match self.clone() {
             Self::Modern => {}
-            Self::Session(session) => drop(tokio::spawn(async move { session.post(message).await })),
-            Self::Two(two) => drop(tokio::spawn(async move { two.post(message).await })),
-        }
-    }
-
-    fn cancel(&self, signal: &CancelSignal) {
-        match signal {
-            CancelSignal::PostNotification { id, reason } | CancelSignal::Notification { id, reason } => {
-                self.post(envelope::cancelled(id, reason.as_deref()));
-            }
-            CancelSignal::CloseStream => {}
+            Self::Session(session) => drop(under_way.spawn(async move { session.post(message).await })),
+            Self::Two(two) => drop(under_way.spawn(async move { two.post(message).await })),
         }
     }
 }

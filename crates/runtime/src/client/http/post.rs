@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use steadfast_core::envelope::{self, EnvelopeError, Meant, Message};
 use steadfast_core::exchange::Reply;
 use steadfast_core::exchange::requester::Input;
@@ -66,6 +67,9 @@ impl Post {
     /// A single answer. Its body is read before the status is judged, since an error object in it may decide (HTTP-21).
     pub(super) async fn whole(&self, answer: Answer, in_session: bool) -> Heard {
         let status = answer.status();
+        if let Some(session) = self.session.as_ref().filter(|_| in_session && may_mean_session(status)) {
+            session.end();
+        }
         let mut detail = Detail {
             status: Some(status.as_u16()),
             in_session,
@@ -199,6 +203,12 @@ impl Post {
             (_, Message::Response { .. }) => Said::Nothing(None),
         }
     }
+}
+
+/// Statuses by which servers mean, beside the 404 that they should send, that they do not know a session (F041). They
+/// prove nothing of the request, so it is not repeated; but the next one begins a new session.
+const fn may_mean_session(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE)
 }
 
 fn is_log(message: &Message<'_>) -> bool {

@@ -258,21 +258,19 @@ impl Session {
     }
 
     /// Tells the server that its session is no longer needed (LEG-56); it need not care (LEG-57).
-    pub(super) async fn delete(&self, grace: Duration) {
+    pub(super) async fn delete(&self) {
         if !self.has_id() || self.ended.is_cancelled() {
             return;
         }
-        let deleted = tokio::time::timeout(grace, async {
-            let ask = self.ask_by_itself(Method::DELETE)?;
-            self.pool.send(self.pool.wire().await?, &ask).await
-        });
-        if let Ok(Ok(answer)) = deleted.await {
+        let Ok(ask) = self.ask_by_itself(Method::DELETE) else { return };
+        let Ok(wire) = self.pool.wire().await else { return };
+        if let Ok(answer) = self.pool.send(wire, &ask).await {
             answer.let_end();
         }
     }
 
-    /// The server no longer knows it: nothing new is sent in it (LEG-55).
-    fn end(&self) {
+    /// The server no longer knows it, or may not: nothing new is sent in it (LEG-55).
+    pub(super) fn end(&self) {
         self.ended.cancel();
     }
 
