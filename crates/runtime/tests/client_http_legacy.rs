@@ -182,7 +182,7 @@ async fn leg_48_a_stream_that_brings_nothing_is_given_up_and_the_call_is_not_rep
     assert!(peer.is_undisturbed());
 }
 
-// shows: LEG-55, F046
+// shows: LEG-55, F032, F040, F046
 #[tokio::test]
 async fn leg_58_one_new_session_serves_all_who_saw_the_old_one_gone() {
     let mut peer = Peer::start().await;

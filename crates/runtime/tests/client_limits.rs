@@ -558,3 +558,25 @@ async fn f016_an_answer_to_a_changed_id_is_no_answer_and_the_timeout_says_so() {
         assert!(error.to_string().contains(&cause), "{error}");
     }
 }
+
+/// Nobody asks a busy server whether it lives: its call has its own limits, and those alone end anything.
+#[tokio::test]
+async fn f077_a_server_that_works_for_an_hour_is_neither_probed_nor_started_again() {
+    let time = Time::stands_still();
+    let child = Child::new();
+    let client = child.client(Config { limits: limits(7_200, 7_200), ..config() });
+    let called = call(&client, "work", CallOptions::default());
+    let mut process = child.legacy().await;
+    let request = process.hear_call("work").await;
+    for _ in 0..60 {
+        time.pass(MINUTE).await;
+    }
+    process.hears_nothing().await;
+    process.answer(&request, text("done")).await;
+    assert_eq!(words(&called.await.unwrap().unwrap()), "done");
+    for _ in 0..60 {
+        time.pass(MINUTE).await;
+    }
+    process.hears_nothing().await;
+    process.heard_all(&client).await;
+}

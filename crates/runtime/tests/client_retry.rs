@@ -6,12 +6,15 @@ mod child;
 mod peer;
 
 use std::collections::HashSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use child::{Child, Process, Time, call, config, moment, reads, settle, text, words};
 use peer::{Asked, Peer};
 use serde_json::{Value, json};
-use steadfast::client::{CallOptions, Category, Client, Config, Error, ToolContract};
+use steadfast::client::{CallOptions, Category, Client, Config, Credentials, Error, Headers, ToolContract};
 use steadfast::core::era::Wish;
 use steadfast::core::error::Outcome;
 use steadfast::core::policy::breaker::Thresholds;
@@ -280,4 +283,119 @@ async fn rty_09_attempts_end_with_their_budget() {
     assert!(bodies.windows(2).all(|two| two[0]["params"]["arguments"] == two[1]["params"]["arguments"]));
     time.pass(Duration::from_secs(60)).await;
     assert!(peer.is_undisturbed());
+}
+
+/// Two equal calls a moment apart are two calls: each is sent, and each is on record. Only a key makes them one.
+#[tokio::test]
+async fn f002_equal_calls_are_never_merged() {
+    let time = Time::stands_still();
+    let child = Child::new();
+    let client = child.client(config());
+    let one = call(&client, "send", CallOptions::default());
+    let mut process = child.modern().await;
+    let first = process.hear_call("send").await;
+    time.pass(Duration::from_millis(3)).await;
+    let other = call(&client, "send", CallOptions::default());
+    let second = process.hear_call("send").await;
+    process.answer(&second, text("second")).await;
+    process.answer(&first, text("first")).await;
+    let (one, other) = (one.await.unwrap().unwrap(), other.await.unwrap().unwrap());
+    assert_eq!((words(&one), words(&other)), ("first".to_owned(), "second".to_owned()));
+    assert_ne!(one.call_id, other.call_id);
+    assert_eq!((client.records(&one.call_id).len(), client.records(&other.call_id).len()), (1, 1));
+}
+
+/// What makes two requests one intent is the key of the caller, in the place where the server looks for it, and never an
+/// id. Two keys for one call are no key: nothing is sent.
+// shows: D-38, RTY-07, I-08
+#[tokio::test]
+async fn f005_a_repeated_write_is_known_by_its_key_alone() {
+    let time = Time::stands_still();
+    let mut peer = Peer::start().await;
+    let contract = ToolContract {
+        key: Some("/key".to_owned()),
+        ..ToolContract::new("*", Effect::Write, Idempotency::Upstream)
+    };
+    let config = Config { era: Wish::Modern, contracts: vec![contract], ..config() };
+    let client = peer.client().config(config).build();
+    let keyed = |arguments: &'static str| {
+        let client = client.clone();
+        let options = CallOptions { key: Some("order-17".to_owned()), ..CallOptions::default() };
+        tokio::spawn(async move { client.call_tool("charge", arguments, options).await })
+    };
+    let called = keyed(r#"{"cents":1200.0}"#);
+    let lost = peer.next().await;
+    let body = lost.body.clone();
+    drop(lost);
+    let again = loop {
+        time.pass(Duration::from_millis(200)).await;
+        if let Some(asked) = moment(peer.next()).await {
+            break asked;
+        }
+    };
+    assert_eq!(body["params"]["arguments"], json!({ "cents": 1200.0, "key": "order-17" }));
+    assert_eq!(again.body["params"]["arguments"], body["params"]["arguments"]);
+    assert_ne!(again.body["id"], body["id"]);
+    again.result(text("charged"));
+    assert_eq!(called.await.unwrap().unwrap().attempts, 2);
+
+    let error = keyed(r#"{"cents":1200.0,"key":"order-18"}"#).await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, Error::Local { category: Category::Validation, outcome: Outcome::NotExecuted, .. }),
+        "{error:?}"
+    );
+    assert!(peer.is_undisturbed());
+}
+
+/// A bearer token that is fetched anew when the server refuses it.
+struct Tokens(AtomicU32);
+
+impl Credentials for Tokens {
+    fn headers(&self) -> Headers<'_> {
+        let bearer = format!("Bearer {}", self.0.load(Ordering::Relaxed));
+        Box::pin(std::future::ready(Ok(vec![("Authorization".to_owned(), bearer)])))
+    }
+
+    fn refused<'a>(&'a self, _challenge: Option<&'a str>) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(true))
+    }
+}
+
+/// A long call runs under the old token while another has it refused and fetched anew: both come to their end, each
+/// request with the token that it began with, and a sibling of another client keeps its own.
+#[tokio::test]
+async fn f103_credentials_travel_with_their_request_and_a_new_one_cuts_nothing() {
+    let _time = Time::stands_still();
+    let mut peer = Peer::start().await;
+    let with = |first: u32| {
+        let config = Config { era: Wish::Modern, ..config() };
+        peer.client().config(config).credentials(Arc::new(Tokens(first.into()))).build()
+    };
+    let (ours, theirs) = (with(1), with(100));
+    let long = call(&ours, "long", CallOptions::default());
+    let running = peer.next().await;
+    assert_eq!(running.header("authorization"), Some("Bearer 1"));
+    running.stream();
+
+    let sibling = call(&theirs, "sibling", CallOptions::default());
+    let held = peer.next().await;
+    let short = call(&ours, "short", CallOptions::default());
+    let refused = peer.next().await;
+    assert_eq!(refused.header("authorization"), Some("Bearer 1"));
+    refused.whole(401, "WWW-Authenticate: Bearer\r\n", "");
+    let again = peer.next().await;
+    assert_eq!(
+        (again.header("authorization"), &again.body["params"]["name"]),
+        (Some("Bearer 2"), &json!("short"))
+    );
+    again.result(text("short"));
+    assert_eq!(words(&short.await.unwrap().unwrap()), "short");
+
+    running.answer(None, &text("long"));
+    running.end();
+    assert_eq!(words(&long.await.unwrap().unwrap()), "long");
+    assert_eq!(held.header("authorization"), Some("Bearer 100"));
+    held.result(text("sibling"));
+    assert_eq!(words(&sibling.await.unwrap().unwrap()), "sibling");
 }
