@@ -103,6 +103,21 @@ def ids(record):
     return None if seen else "the record shows no request"
 
 
+def task(record):
+    """A call was answered by a task, which was asked for by its id until it was completed."""
+    made, completed = set(), False
+    for who, message in wire.messages(record):
+        result = message.get("result") if who == "server" else None
+        if isinstance(result, dict) and "method" not in message:
+            if result.get("resultType") == "task" and "status" in result:
+                made.add(result.get("taskId"))
+            elif "task" in result:
+                made.add(result["task"].get("taskId"))
+            else:
+                completed |= result.get("taskId") in made and result.get("status") == "completed"
+    return None if completed else "the record shows no task to its end"
+
+
 def era(record, wanted):
     """Which era was spoken: by the handshake, or by what each request says of itself."""
     shaken, modern = False, 0

@@ -110,6 +110,16 @@ class Judge(unittest.TestCase):
         self.assertIsNone(judge.ids(self.record([first, second])))
         self.assertIn("twice", judge.ids(self.record([first, second, first])))
 
+    def test_a_task_is_made_and_seen_to_its_end(self):
+        made = ("server", {"id": 1, "result": {"resultType": "task", "taskId": "t", "status": "working"}})
+        nested = ("server", {"id": 1, "result": {"task": {"taskId": "t", "status": "working"}}})
+        seen = ("server", {"id": 2, "result": {"taskId": "t", "status": "completed"}})
+        other = ("server", {"id": 2, "result": {"taskId": "u", "status": "completed"}})
+        for first in (made, nested):
+            self.assertIsNone(judge.task(self.record([first, seen])))
+            self.assertIsNotNone(judge.task(self.record([first, other])))
+        self.assertIsNotNone(judge.task(self.record([seen])))
+
     def test_the_era_is_told_by_handshake_and_metadata(self):
         meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
         probe = ("client", {"id": 0, "method": "server/discover", "params": {"_meta": meta}})

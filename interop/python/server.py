@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import anyio
 import mcp_types as types
 import uvicorn
+from mcp.server import NotificationOptions
 from mcp.server.extension import Extension, MethodBinding, ToolBinding
 from mcp.server.mcpserver import (
     AcceptedElicitation,
@@ -148,9 +149,11 @@ async def subscribe(ctx, params):
     return types.EmptyResult()
 
 
-# MCPServer itself has no way to serve the subscriptions of the legacy era.
+# MCPServer itself has no way to serve the subscriptions of the legacy era, nor to say there that its tools change.
 mcp._lowlevel_server.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
 mcp._lowlevel_server.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, subscribe)
+declared = mcp._lowlevel_server.create_initialization_options
+mcp._lowlevel_server.create_initialization_options = lambda: declared(NotificationOptions(tools_changed=True))
 
 if "--stdio" in sys.argv:
     mcp.run()

@@ -11,9 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steadfast::client::{Builder, CallOptions, Category, Client, Command, Config, Error as Failed};
+use steadfast::client::{
+    Builder, CallOptions, Category, Client, Command, Config, Error as Failed, Forgetful, ListenEvent,
+    Subscription,
+};
 use steadfast::core::era::Wish;
 use steadfast::core::exchange::{Clock, Limits};
+use steadfast::core::hop::Era;
+use steadfast::core::subscription::{Change, Filter};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +36,10 @@ struct Tools {
     said: &'static str,
     count: &'static str,
     counting: fn(steps: u64, step: Duration) -> Value,
+    /// What is subscribed to, and the calls that change something.
+    widgets: &'static str,
+    sell: (&'static str, &'static str),
+    open_till: Option<&'static str>,
 }
 
 const SHOP: Tools = Tools {
@@ -38,6 +47,9 @@ const SHOP: Tools = Tools {
     said: "mark",
     count: "count_slowly",
     counting: |steps, step| json!({ "steps": steps, "step_ms": step.as_millis() as u64 }),
+    widgets: "inventory://widget",
+    sell: ("reserve_inventory", r#"{"sku":"widget","quantity":1,"tenant":"interop"}"#),
+    open_till: Some("open_till"),
 };
 
 const EVERYTHING: Tools = Tools {
@@ -45,6 +57,10 @@ const EVERYTHING: Tools = Tools {
     said: "message",
     count: "trigger-long-running-operation",
     counting: |steps, step| json!({ "steps": steps, "duration": step.as_secs_f64() * steps as f64 }),
+    widgets: "demo://resource/dynamic/text/1",
+    sell: ("toggle-subscriber-updates", "{}"),
+    // Its list of tools does not change.
+    open_till: None,
 };
 
 struct Host {
@@ -55,14 +71,9 @@ struct Host {
 
 impl Host {
     async fn list(&self) -> Done {
-        let listed = self.client.request("tools/list", "{}", CallOptions::default()).await?;
-        let listed: Value = serde_json::from_slice(&listed.result)?;
-        let names: Vec<&str> = listed["tools"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|tool| tool["name"].as_str())
-            .collect();
+        let listed = self.client.list_tools(CallOptions::default()).await?;
+        ensure(listed.left_out.is_empty(), || format!("{:?}", listed.left_out))?;
+        let names: Vec<&str> = listed.definitions.iter().map(|tool| &*tool.name).collect();
         for name in [self.tools.echo, self.tools.count] {
             ensure(names.contains(&name), || format!("no tool {name} among {names:?}"))?;
         }
@@ -124,6 +135,70 @@ impl Host {
         self.echo("after the timeout").await.map(drop)
     }
 
+    async fn subscription(&self) -> Done {
+        let (widgets, (sell, sold)) = (self.tools.widgets, self.tools.sell);
+        let filter = Filter {
+            tools: self.tools.open_till.is_some(),
+            uris: [widgets.to_owned()].into(),
+            ..Filter::default()
+        };
+        let mut subscription = self.client.listen(filter);
+        heard(&mut subscription, "the acknowledgement of all", |event| {
+            matches!(event, ListenEvent::Acknowledged { missing, .. } if *missing == Filter::default())
+        })
+        .await?;
+        self.client.call_tool(sell, sold, CallOptions::default()).await?;
+        heard(&mut subscription, "an update of the resource", |event| {
+            matches!(event, ListenEvent::Changed { change: Change::Resource(uri), .. } if uri == widgets)
+        })
+        .await?;
+        self.client.read_resource(widgets, CallOptions::default()).await?;
+        if let Some(open_till) = self.tools.open_till {
+            self.client.call_tool(open_till, "{}", CallOptions::default()).await?;
+            heard(&mut subscription, "a change of the tools", |event| {
+                matches!(event, ListenEvent::Changed { change: Change::Tools, .. })
+            })
+            .await?;
+        }
+        subscription.close().await;
+        Ok(())
+    }
+
+    /// A call that becomes a task is followed to its end as any other.
+    async fn task(&self) -> Done {
+        let arguments = (self.tools.counting)(3, Duration::from_millis(30)).to_string();
+        let answered = self.client.call_tool("long_job", &arguments, CallOptions::default()).await?;
+        let result: Value = serde_json::from_slice(&answered.result)?;
+        ensure(result["content"][0]["text"] == "3 steps done", || result.to_string())
+    }
+
+    /// The tasks of 2025-11-25 are for a host to follow by itself.
+    async fn old_task(&self) -> Done {
+        let call = json!({
+            "name": "simulate-research-query", "arguments": { "topic": "tea" }, "task": { "ttl": 60_000 },
+        });
+        let created = self.request("tools/call", call).await?;
+        let of = json!({ "taskId": created["task"]["taskId"] });
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let task = self.request("tasks/get", of.clone()).await?;
+            match task["status"].as_str() {
+                Some("completed") => break,
+                Some("working") if Instant::now() < end => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                _ => return Err(format!("not within {PATIENCE:?}: {task}").into()),
+            }
+        }
+        let result = self.request("tasks/result", of).await?;
+        ensure(result["content"][0]["text"].is_string(), || result.to_string())
+    }
+
+    async fn request(&self, method: &str, params: Value) -> Result<Value, Box<dyn Error>> {
+        let answered = self.client.request(method, &params.to_string(), CallOptions::default()).await?;
+        Ok(serde_json::from_slice(&answered.result)?)
+    }
+
     async fn echo(&self, word: &str) -> Result<String, Box<dyn Error>> {
         let arguments = json!({ self.tools.said: word }).to_string();
         let answered = self.client.call_tool(self.tools.echo, &arguments, CallOptions::default()).await?;
@@ -140,6 +215,22 @@ impl Host {
         })
         .await
     }
+}
+
+/// Waits for an event; those on the way are told where it does not come.
+async fn heard(subscription: &mut Subscription, what: &str, is: impl Fn(&ListenEvent) -> bool) -> Done {
+    let mut others = Vec::new();
+    let search = async {
+        while let Some(event) = subscription.next().await {
+            if is(&event) {
+                return true;
+            }
+            others.push(event);
+        }
+        false
+    };
+    let found = tokio::time::timeout(PATIENCE, search).await.unwrap_or(false);
+    ensure(found, || format!("{what} was not heard, but {others:?}"))
 }
 
 fn ensure(holds: bool, why: impl FnOnce() -> String) -> Done {
@@ -191,13 +282,19 @@ async fn main() -> Done {
             _ => return Err(format!("there is no option {option}").into()),
         }
     }
-    let client = server(&arguments.collect::<Vec<_>>())?.config(config).build();
+    let client = server(&arguments.collect::<Vec<_>>())?.config(config).tasks(Arc::new(Forgetful)).build();
     let host = Host { client, tools, stderr };
     say("list", host.list().await);
     say("call", host.call().await);
     say("progress", host.progress().await);
     say("abort", host.abort().await);
     say("timeout", host.timeout().await);
+    say("subscription", host.subscription().await);
+    if host.tools.open_till.is_none() {
+        say("task", host.old_task().await);
+    } else if host.client.discover(CallOptions::default()).await?.revision.era() == Era::Modern {
+        say("task", host.task().await);
+    }
     host.client.close(Duration::from_secs(2)).await;
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! another tool.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::error::Error;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -46,12 +47,15 @@ struct Shop {
     tasks: TaskManager,
 }
 
+#[derive(Default)]
 struct State {
     stock: i64,
     tills: u32,
     /// Sessions of the legacy era, and those of them that asked for the stock.
     sessions: Vec<Peer<RoleServer>>,
     subscribers: Vec<Peer<RoleServer>>,
+    /// What the next listener of the modern era is to hear.
+    listeners: VecDeque<broadcast::Receiver<Change>>,
 }
 
 /// One connection, session or request, as the SDK sees fit.
@@ -252,11 +256,15 @@ impl ServerHandler for Counter {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        // From the acknowledgement on nothing may be lost, and the SDK sends it before it calls `listen`.
+        let heard = self.0.changes.subscribe();
+        self.0.state.lock().expect("no holder panics").listeners.push_back(heard);
         Some(requested.supported_by(&self.get_info().capabilities))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
-        let mut changes = self.0.changes.subscribe();
+        let heard = self.0.state.lock().expect("no holder panics").listeners.pop_front();
+        let mut changes = heard.ok_or_else(|| ErrorData::internal_error("nothing was accepted", None))?;
         loop {
             let change = tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -328,7 +336,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let counter = Counter(Arc::new(Shop {
         modern: has("modern"),
-        state: Mutex::new(State { stock: 1000, tills: 0, sessions: Vec::new(), subscribers: Vec::new() }),
+        state: Mutex::new(State { stock: 1000, ..State::default() }),
         changes: broadcast::channel(16).0,
         tasks: TaskManager::new(),
     }));
