@@ -63,6 +63,12 @@ fn over_stdio(args: &str, stderr: &Path) -> Client {
     Client::of_command(command).build()
 }
 
+/// As a gateway's configuration has it.
+fn behind_stdio(stderr: &Path) -> String {
+    let script = format!("exec {STEADFAST} serve --stdio 2>{}", stderr.display());
+    format!("command = 'sh'\nargs = ['-c', {script:?}]")
+}
+
 fn config(folder: &Path, server: &str) -> PathBuf {
     let path = folder.join("steadfast.toml");
     fs::write(&path, format!("[servers.shop]\n{server}\n")).unwrap();
@@ -143,10 +149,10 @@ async fn d_52_http_through_the_gateway_to_http() {
 #[tokio::test(flavor = "multi_thread")]
 async fn d_52_http_through_the_gateway_to_stdio() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path(), &format!("command = {STEADFAST:?}\nargs = ['serve', '--stdio']"));
-    let stderr = folder.path().join("gateway");
+    let stderr = folder.path().join("stderr");
+    let config = config(folder.path(), &behind_stdio(&stderr));
     let args = ["gateway", "--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
-    let mut gateway = Process::start(&args, &stderr);
+    let mut gateway = Process::start(&args, &folder.path().join("gateway"));
     answers_progresses_and_cancels(&Client::of_url(&gateway.url).unwrap().build()).await;
     wait_for(&stderr, "count_slowly was cancelled", &mut gateway.child);
 }
@@ -154,9 +160,12 @@ async fn d_52_http_through_the_gateway_to_stdio() {
 #[tokio::test(flavor = "multi_thread")]
 async fn d_52_stdio_through_the_gateway_to_stdio() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path(), &format!("command = {STEADFAST:?}\nargs = ['serve', '--stdio']"));
     let stderr = folder.path().join("stderr");
-    let client = over_stdio(&format!("gateway --stdio --config '{}'", config.display()), &stderr);
+    let config = config(folder.path(), &behind_stdio(&stderr));
+    let client = over_stdio(
+        &format!("gateway --stdio --config '{}'", config.display()),
+        &folder.path().join("gateway"),
+    );
     answers_progresses_and_cancels(&client).await;
     client.close(Duration::from_secs(60)).await;
     assert!(fs::read_to_string(&stderr).unwrap().contains("count_slowly was cancelled"));
@@ -215,20 +224,14 @@ fn can_03_ctrl_c_on_a_terminal_reaches_the_tool_as_a_cancel() {
     use std::os::unix::process::CommandExt;
     let folder = tempfile::tempdir().unwrap();
     let stderr = folder.path().join("stderr");
+    fs::write(&stderr, "").unwrap();
+    let script = format!("exec {STEADFAST} serve --stdio 2>{}", stderr.display());
     let mut call = std::process::Command::new(STEADFAST)
-        .args([
-            "call",
-            "count_slowly",
-            r#"{"steps":100000,"step_ms":10}"#,
-            "--",
-            STEADFAST,
-            "serve",
-            "--stdio",
-        ])
+        .args(["call", "count_slowly", r#"{"steps":100000,"step_ms":10}"#, "--", "sh", "-c", &script])
         .env("XDG_STATE_HOME", folder.path())
         .process_group(0)
         .stdout(Stdio::null())
-        .stderr(fs::File::create(&stderr).unwrap())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     wait_for(&stderr, "count_slowly began", &mut call);

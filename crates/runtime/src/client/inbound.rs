@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use steadfast_core::exchange::Reply;
 use steadfast_core::hop::{Era, Revision};
-use steadfast_core::ids::RequestId;
+use steadfast_core::ids::{RequestId, Tag};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -181,7 +181,11 @@ pub(super) async fn look_after(
             }
             Some(Inbound::Stray { id }) => {
                 host.strays.add(id.as_ref());
-                let id = id.map(|id| id.to_json());
+                // Ours are numbers; anything else is the server's own text.
+                let id = id.and_then(|id| match id.0 {
+                    Tag::Integer(number) => Some(number),
+                    Tag::String(_) => None,
+                });
                 tracing::warn!(server = %host.server, id, "an answer that no request waits for was dropped");
             }
             Some(Inbound::Noise { what }) => tracing::warn!(server = %host.server, "{what}"),

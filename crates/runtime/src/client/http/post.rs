@@ -164,8 +164,8 @@ impl Post {
             Ok(Message::Response { id, reply }) if id.as_ref().is_none_or(|id| *id == self.id) => {
                 Said::Final(Input::Response(message::owned(&reply)).into())
             }
-            Ok(Message::Response { id, .. }) => {
-                tracing::warn!(request = ?self.id, answered = ?id, "a response on this request's stream is for another id");
+            Ok(Message::Response { .. }) => {
+                tracing::warn!(request = ?self.id, "a response on this request's stream is for another id");
                 Said::Nothing(Some("with a response to another request".to_owned()))
             }
             Ok(Message::Notification { method, params }) if method == "notifications/progress" => {
