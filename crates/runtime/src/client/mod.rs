@@ -4,8 +4,6 @@
 //! child alive or makes its connection anew, waits for its turn, repeats only what may be repeated, ends every call
 //! exactly once, and tells what is known of its effect.
 
-#![allow(dead_code, reason = "the seam between requests and transports is ahead of both for a few commits")]
-
 mod attempts;
 mod breakers;
 mod catalog;

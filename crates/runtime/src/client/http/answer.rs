@@ -48,10 +48,6 @@ impl Answer {
         self.status
     }
 
-    pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
-    }
-
     /// A header's value, the first where there are several; not one that is no text.
     pub(super) fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()

@@ -79,10 +79,6 @@ impl Endpoint {
         &self.host
     }
 
-    pub(super) const fn port(&self) -> u16 {
-        self.port
-    }
-
     pub(super) const fn target(&self) -> &hyper::Uri {
         &self.target
     }
