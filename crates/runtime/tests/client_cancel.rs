@@ -165,7 +165,7 @@ async fn can_10_a_cancel_that_crosses_the_answer_ends_the_call_once_and_harms_no
 }
 
 #[tokio::test]
-async fn d_39_a_call_that_is_cancelled_while_it_waits_for_its_turn_was_not_executed() {
+async fn d_36_a_call_that_is_cancelled_while_it_waits_for_its_turn_was_not_executed() {
     let _time = Time::stands_still();
     let child = Child::new();
     let client = child.client(Config { concurrency: 1, ..config() });
@@ -191,7 +191,7 @@ async fn d_39_a_call_that_is_cancelled_while_it_waits_for_its_turn_was_not_execu
 
 /// Nothing listens at the address, so nothing left; the next attempt would follow after a pause.
 #[tokio::test]
-async fn d_39_a_call_that_is_cancelled_in_a_pause_between_attempts_is_not_tried_again() {
+async fn d_36_a_call_that_is_cancelled_in_a_pause_between_attempts_is_not_tried_again() {
     let _time = Time::stands_still();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -213,7 +213,7 @@ async fn d_39_a_call_that_is_cancelled_in_a_pause_between_attempts_is_not_tried_
 }
 
 #[tokio::test]
-async fn d_39_a_call_that_is_cancelled_during_the_connect_was_not_executed() {
+async fn d_36_a_call_that_is_cancelled_during_the_connect_was_not_executed() {
     let _time = Time::stands_still();
     let child = Child::new();
     let client = child.client(config());

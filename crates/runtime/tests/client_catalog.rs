@@ -281,7 +281,7 @@ async fn f094_pages_are_followed_whatever_their_cursors_and_a_failed_page_takes_
     bench.close().await;
 }
 
-// shows: HDR-24, D-28
+// shows: HDR-24, D-44
 #[tokio::test]
 async fn f095_a_bad_tool_is_left_out_by_name_and_the_others_stay() {
     let mut state = offering(&["a", "b", "c", "d", "e", "f", "g", "h", "i"], HOUR);
@@ -518,9 +518,9 @@ fn sum(n: Value) -> Value {
     json!({ "resultType": "complete", "content": [], "structuredContent": { "sum": n } })
 }
 
-// shows: CCH-14, F089, VAL-01, D-28
+// shows: CCH-14, F089, VAL-01, D-44
 #[tokio::test]
-async fn d_28_arguments_are_checked_before_anything_is_sent_and_never_by_what_may_be_out_of_date() {
+async fn d_44_arguments_are_checked_before_anything_is_sent_and_never_by_what_may_be_out_of_date() {
     let mut bench = Bench::new(giving(adding("integer"), sum(json!(3))));
     let client = bench.client.clone();
     let call = |arguments: &'static str| {
@@ -551,7 +551,7 @@ async fn d_28_arguments_are_checked_before_anything_is_sent_and_never_by_what_ma
 
 // shows: TOL-07
 #[tokio::test]
-async fn d_28_a_result_that_breaks_the_tools_own_schema_is_the_servers_fault_and_not_handed_on() {
+async fn d_44_a_result_that_breaks_the_tools_own_schema_is_the_servers_fault_and_not_handed_on() {
     let mut bench = Bench::new(giving(adding("integer"), sum(json!("secret"))));
     bench.tools().await;
     let call = |bench: &Bench| {

@@ -246,7 +246,7 @@ mod tests {
         json!({ "name": name, "inputSchema": schema })
     }
 
-    // shows: HDR-23, HDR-25, VAL-02, VAL-04, VAL-07, VAL-08, D-28
+    // shows: HDR-23, HDR-25, VAL-02, VAL-04, VAL-07, VAL-08, D-44
     #[test]
     fn f095_a_bad_tool_is_left_out_alone_with_its_name_and_the_reason() {
         let object = json!({ "type": "object" });
