@@ -188,7 +188,7 @@ async fn tsk_05_a_task_in_answer_to_anything_else_or_that_nobody_asked_for_is_no
     plain.close(GRACE).await;
 }
 
-// shows: TSK-67, RTY-02
+// shows: TSK-67, RTY-02, RTY-08, TMO-10
 #[tokio::test]
 async fn g6_following_fails_and_is_tried_again_and_the_call_never_is() {
     let stage = Stage::new();
@@ -197,7 +197,10 @@ async fn g6_following_fails_and_is_tried_again_and_the_call_never_is() {
     let called = call(&client, CallOptions::default());
     let mut peer = stage.modern(json!({})).await;
     becomes_task(&mut peer).await;
-    // The server's trouble, what is no task, another task, and the end of its process.
+    // No answer, the server's trouble, what is no task, another task, and the end of its process.
+    let silent = peer.hears("tasks/get").await;
+    pass(Duration::from_secs(31)).await;
+    assert_eq!(peer.hears("notifications/cancelled").await["params"]["requestId"], silent["id"]);
     let get = peer.hears("tasks/get").await;
     peer.refuse(&get, -32_603, "the store is busy").await;
     let get = peer.hears("tasks/get").await;
@@ -318,7 +321,7 @@ async fn mrt_21_a_question_that_has_no_answer_ends_the_call_and_the_task() {
     client.close(GRACE).await;
 }
 
-// shows: TSK-44, CAN-01
+// shows: TSK-44, TSK-68, CAN-17
 #[tokio::test]
 async fn tsk_41_a_call_that_is_given_up_cancels_its_task_by_its_own_method() {
     let stage = Stage::new();

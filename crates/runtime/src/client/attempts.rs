@@ -97,6 +97,18 @@ pub(super) struct Kinds {
     pub(super) task: bool,
 }
 
+impl Kinds {
+    /// What a request of this method may be answered with, by somebody who takes tasks or does not. A further method
+    /// becomes capable of them here (TSK-07): following one asks nothing of the method.
+    pub(super) fn of(method: &str, takes_tasks: bool) -> Self {
+        Self {
+            input_required: matches!(method, "tools/call" | "prompts/get" | "resources/read"),
+            // No answer to a call that did not declare the extension (TSK-03), and of no other method (TSK-05).
+            task: method == "tools/call" && takes_tasks,
+        }
+    }
+}
+
 /// What came of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
@@ -695,4 +707,26 @@ fn budget(run: &Run) -> Miss {
 /// The progress token of a request; its number leads back to it.
 pub(super) fn token_of(serial: i64) -> ProgressToken {
     ProgressToken::from(format!("p-{serial}").as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // shows: TSK-05, MRT-04
+    #[test]
+    fn tsk_07_one_table_says_which_methods_may_be_answered_by_more_than_a_result() {
+        for (method, asks, becomes_task) in [
+            ("tools/call", true, true),
+            ("prompts/get", true, false),
+            ("resources/read", true, false),
+            ("tools/list", false, false),
+            ("tasks/get", false, false),
+            ("subscriptions/listen", false, false),
+        ] {
+            let kinds = Kinds::of(method, true);
+            assert_eq!((kinds.input_required, kinds.task), (asks, becomes_task), "{method}");
+            assert!(!Kinds::of(method, false).task, "{method}: nobody declared the extension");
+        }
+    }
 }

@@ -465,11 +465,7 @@ impl Client {
             None => None,
         };
         let placed = placed.as_ref().map(Members::to_json);
-        let kinds = Kinds {
-            input_required: matches!(method, "tools/call" | "prompts/get" | "resources/read"),
-            // No answer to a call of our own that did not declare the extension (TSK-03), and of no other method (TSK-05).
-            task: tool.is_some() && (!answers || self.tasks.is_some()),
-        };
+        let kinds = Kinds::of(method, !answers || self.tasks.is_some());
         let in_meta = key.as_ref().filter(|_| pointer.is_none()).map(Key::as_str);
         let described = contract.map_or_else(|| Contract::of_method(method), |contract| contract.contract);
         let of_tool = contract.and_then(|contract| contract.limits);
