@@ -325,6 +325,13 @@ fn d_48_a_call_is_explained_after_its_process_is_gone_and_without_its_payload() 
     let url = format!("http://127.0.0.1:1/{secret}");
     let unreached = json_of(&steadfast(&["call", "--json", &url, "echo", &arguments]));
     assert_eq!(answers(unreached["call_id"].as_str().unwrap()), ["no", "no", "none", "no", "no", "none"]);
+
+    // Refused before anything leaves: no key is empty.
+    let refused = steadfast(&[&["call", "--key", "", "echo", &arguments][..], &shop].concat());
+    assert_eq!(refused.status.code(), Some(6), "{refused:?}");
+    let told = String::from_utf8(refused.stderr).unwrap();
+    let id = told.rsplit_once("steadfast explain ").unwrap().1.trim_end_matches([')', '\n']);
+    assert_eq!(answers(id), ["yes", "no", "none", "no", "no", "none"]);
     let stored = bytes_below(state.path());
     assert!(stored.windows(5).any(|it| it == b"echo\""), "the log is there");
     assert!(

@@ -171,15 +171,9 @@ impl Pipeline {
             None => (self.new_call(), Span::of(options.trace.as_ref(), self.seed), 0, started),
         };
         let mut record = Record {
-            call_id: call_id.clone(),
-            trace_id: trace.id().to_owned(),
-            agent_run_id: options.run.as_ref().map(|run| run.id().to_owned()),
-            server_key: self.config.name.clone(),
-            method: ask.method.to_owned(),
-            tool_name: ask.name.map(str::to_owned),
             round,
             keyed: ask.keyed,
-            ..Record::default()
+            ..self.record_of(call_id.clone(), &trace, ask.method, ask.name, options)
         };
         if let Some((age, stale)) = ask.defined.and_then(Defined::age) {
             record.cache_age_ms = Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
@@ -573,6 +567,41 @@ impl Pipeline {
             error = record.error_code, outcome = %record.outcome, verdict, "attempt failed"
         );
         self.recorder.record(&record);
+    }
+
+    fn record_of(
+        &self,
+        call_id: String,
+        trace: &Span,
+        method: &str,
+        name: Option<&str>,
+        options: &CallOptions,
+    ) -> Record {
+        Record {
+            call_id,
+            trace_id: trace.id().to_owned(),
+            agent_run_id: options.run.as_ref().map(|run| run.id().to_owned()),
+            server_key: self.config.name.clone(),
+            method: method.to_owned(),
+            tool_name: name.map(str::to_owned),
+            ..Record::default()
+        }
+    }
+
+    /// Refuses a call before it is one. That leaves a record too: whether it was refused here is what is asked first
+    /// (G15).
+    pub(super) fn refuse(
+        &self,
+        method: &str,
+        name: Option<&str>,
+        options: &CallOptions,
+        category: Category,
+        sentence: impl Into<String>,
+    ) -> Error {
+        let trace = Span::of(options.trace.as_ref(), self.seed);
+        let record = self.record_of(self.new_call(), &trace, method, name, options);
+        let miss = Miss::local(category, sentence);
+        self.give_up(&span::begin(&record), record, &miss, Outcome::NotExecuted, "stop: refused here")
     }
 
     fn give_up(

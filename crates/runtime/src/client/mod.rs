@@ -330,17 +330,11 @@ impl Client {
     /// # Errors
     /// There is no connection, or the server refuses to say.
     pub async fn discover(&self, options: CallOptions) -> Result<Facts, Error> {
-        let refused = |category, sentence: String| Error::Local {
-            category,
-            clock: None,
-            outcome: Outcome::NotExecuted,
-            sentence,
-            call_id: String::new(),
-        };
         let made = tokio::select! {
             made = self.pipeline.connector.ready() => made,
             () = options.cancel.cancelled() => {
-                return Err(refused(Category::ClientCancelled, "the call was cancelled".to_owned()));
+                let why = "the call was cancelled";
+                return Err(self.pipeline.refuse("server/discover", None, &options, Category::ClientCancelled, why));
             }
         };
         // Whatever stands in the way, the pipeline has the words for it.
@@ -423,15 +417,11 @@ impl Client {
         mut options: CallOptions,
         answers: bool,
     ) -> Result<Done, Error> {
-        let refused = |sentence: String| Error::Local {
-            category: Category::Validation,
-            clock: None,
-            outcome: Outcome::NotExecuted,
-            sentence,
-            call_id: String::new(),
+        let refused = |name: Option<&str>, sentence: String| {
+            self.pipeline.refuse(method, name, &options, Category::Validation, sentence)
         };
         let members = Members::parse(params)
-            .map_err(|_| refused("the params are not one JSON object; wrap them in {…}".to_owned()))?;
+            .map_err(|_| refused(None, "the params are not one JSON object; wrap them in {…}".to_owned()))?;
         let name = members.get_str("name");
         let tool = name.as_deref().filter(|_| method == "tools/call");
         let config = &self.pipeline.config;
@@ -449,19 +439,21 @@ impl Client {
             (Carrier::Params, in_params.as_deref()),
             (Carrier::Arguments, in_arguments.as_deref()),
         ])
-        .map_err(|error| refused(error.to_string()))?;
+        .map_err(|error| refused(tool, error.to_string()))?;
         let mut placed = None;
         if let (Some(key), Some(pointer), None) = (&key, pointer, &in_arguments) {
             // The upstream looks for it where its own schema has it, whatever carrier it came by (ruling 4).
             let arguments = message::with_string_at(arguments.unwrap_or("{}"), pointer, key.as_str())
-                .map_err(|why| refused(why.to_owned()))?;
+                .map_err(|why| refused(tool, why.to_owned()))?;
             let mut members = members.clone();
             members.set("arguments", arguments);
             placed = Some(members);
         }
         let sent = placed.as_ref().unwrap_or(&members).get("arguments");
         let defined = match tool {
-            Some(tool) => Some(Defined::checked(self, tool, sent, &options).await.map_err(refused)?),
+            Some(tool) => Some(
+                Defined::checked(self, tool, sent, &options).await.map_err(|why| refused(Some(tool), why))?,
+            ),
             None => None,
         };
         let placed = placed.as_ref().map(Members::to_json);
