@@ -294,6 +294,32 @@ async fn tsk_35_a_question_that_is_not_open_any_more_is_not_answered() {
     client.close(GRACE).await;
 }
 
+#[tokio::test]
+async fn tsk_29_a_question_of_a_task_that_is_over_is_taken_back() {
+    let stage = Stage::new();
+    let desk = Arc::new(Desk { gate: Some(Notify::new()), ..Desk::default() });
+    let client = client(&stage, &desk, Forgetful);
+    let called = call(&client, CallOptions::default());
+    let mut peer = stage.modern(json!({})).await;
+    becomes_task(&mut peer).await;
+    let get = peer.hears("tasks/get").await;
+    peer.answer(&get, task("input_required", 1, json!({ "inputRequests": { "a": question() } }))).await;
+    let get = peer.hears("tasks/get").await;
+    assert_eq!(desk.asked(), 1);
+    // It did without.
+    peer.answer(&get, task("completed", 2, json!({ "result": done("paid") }))).await;
+    tokio::time::timeout(LIMIT, called).await.unwrap().unwrap().unwrap();
+    // A question that is still thought about would hold the desk.
+    client.close(GRACE).await;
+    drop(client);
+    let taken_back = async {
+        while Arc::strong_count(&desk) > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, taken_back).await.expect("nobody thinks about it any more");
+}
+
 // shows: MRT-21, AMB-32, TSK-41
 #[tokio::test]
 async fn mrt_21_a_question_that_has_no_answer_ends_the_call_and_the_task() {
@@ -580,6 +606,11 @@ async fn tsk_57_a_subscription_that_names_the_task_tells_its_end_and_a_late_poll
     // The poll is still under way, and its answer is older.
     let answered = tokio::time::timeout(LIMIT, called).await.unwrap().unwrap().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&answered.result).unwrap(), done("told"));
+    assert_eq!(
+        peer.hears("notifications/cancelled").await["params"]["requestId"],
+        get["id"],
+        "its read ends with it"
+    );
     peer.answer(&get, task("working", 1, json!({}))).await;
     match subscription.next().await {
         Some(ListenEvent::Changed { change: Change::Task(id), params }) => {

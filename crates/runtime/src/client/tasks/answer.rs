@@ -5,16 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use steadfast_core::object::Members;
 use steadfast_core::policy::Backoff;
+use tokio_util::sync::CancellationToken;
 
 use super::TaskHandle;
+use super::follow::POLL_WITHIN;
 use crate::client::rounds::Asked;
 use crate::client::{CallOptions, Category, Error};
 
-/// A question that is being answered. Dropped, it is taken back.
+/// A question that is being answered.
 pub(super) struct Answering {
     pub(super) handle: TaskHandle,
     /// The keys that are open as far as is known.
     pub(super) open: Arc<Mutex<BTreeSet<String>>>,
+    /// Nobody waits for the task any more: the question is taken back.
+    pub(super) stop: CancellationToken,
     pub(super) key: String,
     /// Method and params, as the server wrote them.
     pub(super) question: String,
@@ -34,7 +38,10 @@ impl Answering {
                 format!("server {} asked in a way that cannot be answered: {why}", self.handle.client.name());
             Unanswered { category: Category::InvalidResponse, sentence }
         })?;
-        let answer = pipeline.answer(&asked).await;
+        let answer = tokio::select! {
+            answer = pipeline.answer(&asked) => answer,
+            () = self.stop.cancelled() => return Ok(()),
+        };
         let answer = answer.map_err(|sentence| Unanswered { category: Category::Questions, sentence })?;
         let mut responses = Members::default();
         responses.set(&self.key, answer);
@@ -45,7 +52,9 @@ impl Answering {
                 // Somebody else answered, or it is over: what is not open is not answered (TSK-35).
                 return Ok(());
             }
-            match self.handle.update(&responses, CallOptions::default()).await {
+            let (cancel, deadline) = (self.stop.clone(), Some(POLL_WITHIN));
+            let options = CallOptions { cancel, deadline, ..CallOptions::default() };
+            match self.handle.update(&responses, options).await {
                 Ok(()) => {
                     let key = self.key.clone();
                     self.handle.note(move |journal, entry| journal.answered(entry, &key)).await;
@@ -61,7 +70,10 @@ impl Answering {
                     );
                     let pause = Backoff::RECONNECT.delay(pipeline.seed, failures);
                     failures += 1;
-                    tokio::time::sleep(pause).await;
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.stop.cancelled() => return Ok(()),
+                    }
                 }
             }
         }

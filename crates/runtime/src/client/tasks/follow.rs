@@ -12,7 +12,8 @@ use steadfast_core::hop::Revision;
 use steadfast_core::task::follow::{Follower, Input, Output, Seen};
 use steadfast_core::time::Instant;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinSet;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::answer::{Answering, Unanswered};
 use super::{TaskEntry, TaskHandle, wire};
@@ -21,8 +22,8 @@ use crate::client::{Answered, CallOptions, Category, Client, Error};
 
 pub(super) use steadfast_core::task::follow::End;
 
-/// How long one `tasks/get` may take, its repetitions included; then it is asked again.
-const POLL_WITHIN: Duration = Duration::from_secs(30);
+/// How long one `tasks/get` or `tasks/update` may take, its repetitions included; then it is asked again.
+pub(super) const POLL_WITHIN: Duration = Duration::from_secs(30);
 /// How long the server may take to hear that a task is not wanted any more.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -55,7 +56,10 @@ impl Following<'_> {
             machine.handle(clock.now(), Input::Polled(first));
         }
         let open = Arc::new(Mutex::new(BTreeSet::new()));
-        let mut answering = JoinSet::new();
+        // What is under way for the wait ends with it, each request as its transport demands.
+        let stop = CancellationToken::new();
+        let _stops = stop.clone().drop_guard();
+        let (give_up, mut unanswered) = mpsc::channel(1);
         let mut polling: Option<Polling<'_>> = None;
         let (mut revision, mut polls) = (Revision::V2026_07_28, 0);
         let given_up = loop {
@@ -63,30 +67,31 @@ impl Following<'_> {
                 match output {
                     Output::Poll => {
                         polls += 1;
-                        let cancel = options.cancel.clone();
-                        let deadline = Some(POLL_WITHIN);
+                        let (cancel, deadline) = (stop.clone(), Some(POLL_WITHIN));
                         let poll = CallOptions { cancel, deadline, ..CallOptions::default() };
                         polling = Some(Box::pin(self.handle.asked(poll)));
                     }
                     Output::Open(keys) => *open.lock().unwrap_or_else(PoisonError::into_inner) = keys,
                     Output::Ask(questions) => {
                         for (key, question) in questions {
-                            let open = Arc::clone(&open);
-                            let one = Answering { handle: self.handle.clone(), open, key, question };
-                            answering.spawn(one.run());
+                            let (handle, open, stop) = (self.handle.clone(), Arc::clone(&open), stop.clone());
+                            let one = Answering { handle, open, stop, key, question };
+                            let give_up = give_up.clone();
+                            tokio::spawn(async move {
+                                if let Err(why) = one.run().await {
+                                    // One is enough.
+                                    let _ = give_up.try_send(why);
+                                }
+                            });
                         }
                     }
                     Output::Ended(end) => {
-                        let over = match end {
-                            // What became of it may still be asked for by hand.
-                            End::Unknown
-                            | End::Expired
-                            | End::Completed(_)
-                            | End::Failed(_)
-                            | End::Cancelled => told(client, entry, self.rejects, end, revision, polls),
-                        };
+                        stop.cancel();
+                        if let Some(polling) = polling {
+                            let _ = polling.await;
+                        }
                         self.handle.note(|journal, entry| journal.ended(entry)).await;
-                        return over;
+                        return told(client, entry, self.rejects, end, revision, polls);
                     }
                     Output::Ignored(what) => {
                         tracing::debug!(server = client.name(), ?what, "ignored of a task");
@@ -119,11 +124,8 @@ impl Following<'_> {
                     };
                     machine.handle(clock.now(), input);
                 }
-                Some(answered) = answering.join_next() => {
-                    match answered.unwrap_or(Ok(())) {
-                        Ok(()) => {}
-                        Err(Unanswered { category, sentence }) => break Gone::NotAnswered(category, sentence),
-                    }
+                Some(Unanswered { category, sentence }) = unanswered.recv() => {
+                    break Gone::NotAnswered(category, sentence);
                 }
                 notice = notices.recv() => match notice {
                     Ok(notice) if notice.method.as_ref() == "notifications/tasks" => {
@@ -141,7 +143,8 @@ impl Following<'_> {
                 () = clock.sleep_until(Some(must_end)) => break Gone::Late,
             }
         };
-        if let Some(polling) = polling.filter(|_| options.cancel.is_cancelled()) {
+        stop.cancel();
+        if let Some(polling) = polling {
             // Its read is given up as well, and ends at once.
             let _ = polling.await;
         }
