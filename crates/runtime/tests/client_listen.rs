@@ -331,7 +331,7 @@ async fn sub_01_a_legacy_server_is_listened_to_by_what_it_has_instead() {
 }
 
 #[tokio::test]
-async fn can_16_a_closed_client_ends_its_subscriptions_and_tells_the_server() {
+async fn can_01_a_closed_client_ends_its_subscriptions_and_tells_the_server() {
     let stage = Stage::new();
     let (client, mut subscription, mut peer, listen) =
         listening(&stage, tools(), json!({ "toolsListChanged": true })).await;

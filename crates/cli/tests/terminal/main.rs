@@ -72,7 +72,7 @@ fn cancelled(heard: &str) -> (Option<Value>, Value) {
     (named, of("tools/call").unwrap()["id"].clone())
 }
 
-// shows: CAN-01, G4, G8, D-36
+// shows: CAN-01, CAN-16, G4, G8, D-36
 #[test]
 fn d_36_ctrl_c_on_a_terminal_sends_the_signal_of_transport_and_era_and_tells_what_is_known() {
     for (transport, era) in [("stdio", "modern"), ("stdio", "legacy"), ("http", "modern"), ("http", "legacy")]
