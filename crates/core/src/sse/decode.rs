@@ -352,4 +352,32 @@ mod tests {
         let mut decoder = Decoder::new(16);
         assert!(decoder.push(b"data: 1234567890\n\n").is_ok());
     }
+
+    /// All of them: every set of places to cut at.
+    #[test]
+    fn f068_every_chunking_of_a_stream_gives_the_same_items() {
+        for (stream, expected) in [
+            (&b"\xef\xbb\xbfdata:x\r\n\r\n:\n"[..], 2),
+            (b"\xef\xbb:\n\ndata:y\n\n", 2),
+            (b"data\r\r\n\ndata:z\n\r", 2),
+            ("data: \u{2028}\u{85}\n\n\r".as_bytes(), 1),
+            (b"id:1\nid\n\nid:2\nd", 1),
+            (b"event:a\rdata:b\n\n", 1),
+            (b"retry:9\n\r\nid:\n\n", 2),
+        ] {
+            let whole = decode(&[stream]);
+            assert_eq!(whole.0.len(), expected, "{:?}", whole.0);
+            for cuts in 0..1_u32 << (stream.len() - 1) {
+                let mut chunks = Vec::new();
+                let mut from = 0;
+                for at in 1..=stream.len() {
+                    if at == stream.len() || cuts & (1 << (at - 1)) != 0 {
+                        chunks.push(&stream[from..at]);
+                        from = at;
+                    }
+                }
+                assert_eq!(decode(&chunks), whole, "{chunks:?}");
+            }
+        }
+    }
 }

@@ -212,4 +212,32 @@ mod tests {
             }
         }
     }
+
+    /// All of them: every set of places to cut at.
+    // shows: F061, F062, F064
+    #[test]
+    fn i_26_every_chunking_of_a_stream_gives_the_same_lines() {
+        for (stream, expected) in [
+            (&b"{}\r\n[1]\nno\n\r\n{"[..], 5),
+            (b"\n\r\r\n{\r}\r\n \r\n\t", 5),
+            ("{\u{2028}\u{85}}\n{\u{b}\r}\r\n".as_bytes(), 2),
+            (b"{12345678}\r\n{}", 2),
+            (b"{123456}\r\n[]\r", 2),
+            (b"x2345678901\n{}", 2),
+        ] {
+            let whole = lines(8, &[stream]);
+            assert_eq!(whole.len(), expected, "{whole:?}");
+            for cuts in 0..1_u32 << (stream.len() - 1) {
+                let mut chunks = Vec::new();
+                let mut from = 0;
+                for at in 1..=stream.len() {
+                    if at == stream.len() || cuts & (1 << (at - 1)) != 0 {
+                        chunks.push(&stream[from..at]);
+                        from = at;
+                    }
+                }
+                assert_eq!(lines(8, &chunks), whole, "{chunks:?}");
+            }
+        }
+    }
 }

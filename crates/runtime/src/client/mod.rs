@@ -65,8 +65,8 @@ pub use options::{CallOptions, OnNote, OnProgress, Run};
 pub use ready::{ConnectionState, Facts};
 pub use record::{Recent, Record, Recorder};
 pub use roots::{RootError, Roots};
-pub use stdio::Command;
 pub use stdio::guard::{guard, guard_by};
+pub use stdio::{Command, Opened, Streams};
 pub use tasks::{FolderJournal, Forgetful, TaskEntry, TaskHandle, TaskJournal};
 
 /// A connector to one server. Clones are the same client; calls run side by side.
@@ -299,6 +299,15 @@ impl Client {
     /// A client of a command that is started and spoken to over its stdin and stdout.
     pub fn of_command(command: Command) -> Builder {
         Builder::new(Target::Child(command), Config::default(), Arc::new(Silent))
+    }
+
+    /// A client of a server at the other end of a pair of byte streams, such as a socket; `open` is asked for a pair
+    /// whenever there is to be a connection. It is spoken to as a child is over its pipes: one message a line, a cancel
+    /// is `notifications/cancelled`, the end of the streams is the end of every request on them, and the budget of
+    /// restarts is that of connections.
+    pub fn of_streams(open: impl Fn() -> Opened + Send + Sync + 'static) -> Builder {
+        let target = Target::Streams(stdio::Opener(Arc::new(open)));
+        Builder::new(target, Config::default(), Arc::new(Silent))
     }
 
     /// A client of a Streamable HTTP endpoint.

@@ -25,7 +25,7 @@ use super::handler::{Credentials, Handler};
 use super::inbound::{self, Asking, Notice, Strays};
 use super::leg::{Detail, Inbox, Outgoing};
 use super::link::Link;
-use super::{Command, http, stdio};
+use super::{ClientError, Command, http, stdio};
 use crate::clock::Clock;
 use crate::message::{self, Metadata};
 
@@ -33,6 +33,7 @@ use crate::message::{self, Metadata};
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Child(Command),
+    Streams(stdio::Opener),
     Url(Arc<http::Pool>),
 }
 
@@ -116,6 +117,11 @@ impl Unready {
     fn new(sentence: impl Into<String>) -> Self {
         Self { detail: Detail::failed(Failure::NothingLeft, sentence), unsupported: false }
     }
+
+    /// It is our own decision not to connect: nothing comes of trying again now.
+    fn refused(sentence: String) -> Self {
+        Self { detail: Detail::failed(Failure::RefusedHere, sentence), unsupported: false }
+    }
 }
 
 type Made = Result<Arc<Ready>, Unready>;
@@ -188,7 +194,7 @@ impl Connector {
 
     pub(super) const fn transport(&self) -> Transport {
         match self.target {
-            Target::Child(_) => Transport::Stdio,
+            Target::Child(_) | Target::Streams(_) => Transport::Stdio,
             Target::Url(_) => Transport::Http,
         }
     }
@@ -404,7 +410,7 @@ impl Connector {
     /// The handshake of the legacy eras; of a lost one nobody may be told (LEG-10).
     async fn handshake(self: &Arc<Self>, open: Open) -> Made {
         let open = match &self.target {
-            Target::Child(_) => open,
+            Target::Child(_) | Target::Streams(_) => open,
             Target::Url(pool) => Self::session(pool),
         };
         let (exchanged, made) = self.initialize(open).await;
@@ -487,18 +493,29 @@ impl Connector {
     async fn open(&self) -> Result<Open, Unready> {
         let (inbox, inbound) = Inbox::new();
         let link = match &self.target {
-            Target::Child(command) => Link::Stdio(self.start(command, inbox).await?),
+            Target::Child(command) => {
+                // What cannot be started now cannot be started in a moment either.
+                let refused = |error: ClientError| Unready::refused(error.to_string());
+                let program = stdio::check(command).map_err(refused)?;
+                self.turn().await?;
+                let stall = self.config.write_stall;
+                self.keep(stdio::Connection::start(command, program, stall, inbox).await.map_err(refused)?)
+            }
+            Target::Streams(opener) => {
+                self.turn().await?;
+                let streams = (opener.0)().await.map_err(|error| {
+                    let name = &self.config.name;
+                    Unready::new(format!("no connection to server {name}: {error}; check that it runs"))
+                })?;
+                self.keep(stdio::Connection::over(streams, self.config.write_stall, inbox))
+            }
             Target::Url(pool) => Link::Http(Arc::new(http::Connection::modern(Arc::clone(pool)))),
         };
         Ok(Open::new(link, inbound))
     }
 
-    /// A new child, once the last one is gone and as often as it may be.
-    async fn start(&self, command: &Command, inbox: Inbox) -> Result<Arc<stdio::Connection>, Unready> {
-        // What cannot be started now cannot be started in a moment either.
-        let refused =
-            |why: String| Unready { detail: Detail::failed(Failure::RefusedHere, why), unsupported: false };
-        let program = stdio::check(command).map_err(|error| refused(error.to_string()))?;
+    /// Waits until the last child is gone and a new one may be started.
+    async fn turn(&self) -> Result<(), Unready> {
         let mut last_end = None;
         if let Some(last) = self.child() {
             last.close(REPLACED).await;
@@ -511,18 +528,20 @@ impl Connector {
             let now = self.clock.now().mono;
             let permit = self.restarts().start(now);
             match permit {
-                Permit::Now => break,
+                Permit::Now => return Ok(()),
                 Permit::Wait { until } => self.clock.sleep_until(Some(until)).await,
                 Permit::Refused { until } => {
                     let sentence = self.started_too_often(until.saturating_since(now), last_end);
-                    return Err(refused(sentence));
+                    return Err(Unready::refused(sentence));
                 }
             }
         }
-        let child = stdio::Connection::start(command, program, self.config.write_stall, inbox).await;
-        let child = Arc::new(child.map_err(|error| refused(error.to_string()))?);
+    }
+
+    fn keep(&self, child: stdio::Connection) -> Link {
+        let child = Arc::new(child);
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&child));
-        Ok(child)
+        Link::Stdio(child)
     }
 
     fn started_too_often(&self, pause: Duration, last_end: Option<(Duration, String)>) -> String {

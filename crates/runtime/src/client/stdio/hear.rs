@@ -8,7 +8,7 @@ use steadfast_core::exchange::requester::Input;
 use steadfast_core::exchange::{CancelNotice, Operation};
 use steadfast_core::ids::RequestId;
 use steadfast_core::stdio::Line;
-use tokio::process::ChildStdout;
+use tokio::io::AsyncRead;
 
 use super::Shared;
 use crate::client::leg::{Heard, Inbound};
@@ -32,7 +32,7 @@ pub(super) enum Silence {
 }
 
 /// Reads until the child closes its stdout.
-pub(super) async fn read(stdout: ChildStdout, shared: Arc<Shared>) -> Silence {
+pub(super) async fn read(stdout: impl AsyncRead + Unpin, shared: Arc<Shared>) -> Silence {
     let mut lines = lines::Reader::new(stdout, MAX_MESSAGE_BYTES);
     let mut noise = Noise::default();
     loop {

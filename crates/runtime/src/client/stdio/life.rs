@@ -30,7 +30,8 @@ const AFTER_CANCEL: Duration = Duration::from_secs(1);
 /// A running child.
 pub(super) struct Life {
     shared: Arc<Shared>,
-    tree: Tree,
+    /// None where there are streams and no process of ours.
+    tree: Option<Tree>,
     reader: Running<Silence>,
     writer: Running<Result<(), Broken>>,
     stderr: Running<()>,
@@ -47,7 +48,7 @@ enum Cause {
 impl Life {
     pub(super) fn begin(
         shared: &Arc<Shared>,
-        tree: Tree,
+        tree: Option<Tree>,
         pipes: Pipes,
         (lines, write_stall): (mpsc::Receiver<Bytes>, Duration),
     ) -> Self {
@@ -72,7 +73,7 @@ impl Life {
             _ = close.wait_for(Option::is_some) => Cause::Closing,
             silence = self.reader.ended() => Cause::Silence(silence),
             broken = broken(&mut self.writer) => Cause::Broken(broken),
-            () = self.tree.exited() => Cause::Exited,
+            () = exited(&mut self.tree) => Cause::Exited,
         };
         match &cause {
             // What is written already may be answered yet, and what waits to be written may leave: nothing is cut off.
@@ -85,24 +86,28 @@ impl Life {
             // A wedged one does not go by itself.
             Cause::Silence(Silence::Noise) | Cause::Broken(Broken::Wedged(_)) => {}
             Cause::Silence(Silence::Closed | Silence::Broken(_)) | Cause::Broken(Broken::Closed) => {
-                let _ = timeout(LAST_STEPS, self.tree.exited()).await;
+                let _ = timeout(LAST_STEPS, exited(&mut self.tree)).await;
             }
         }
         if !matches!(cause, Cause::Closing) {
-            if self.tree.status().is_some() {
+            if self.status().is_some() {
                 self.stderr.wait(LAST_STEPS).await;
             }
             self.shared.end(Gone { why: self.why(&cause), by_us: false });
             self.writer.abort();
         }
         self.end(close).await;
-        self.reader.wait(Duration::ZERO).await;
+        if matches!(cause, Cause::Closing) {
+            // What it said last may still be on its way.
+            self.reader.wait(LAST_STEPS).await;
+        }
         self.shared.end(Gone { why: "the connection was closed".to_owned(), by_us: true });
         ended.cancel();
     }
 
     /// Waits, terminates, kills: each step at its part of the time that the end may take.
     async fn end(&mut self, mut close: watch::Receiver<Option<Duration>>) {
+        let Some(tree) = &mut self.tree else { return self.hang_up(close).await };
         let begun = Instant::now();
         let mut steps =
             [(2, Signal::Terminate), (3, Signal::Kill), (4, Signal::Abandon)].into_iter().peekable();
@@ -112,31 +117,53 @@ impl Life {
             let at = begun + grace * *quarters / 4;
             tokio::select! {
                 biased;
-                () = self.tree.gone() => return,
+                () = tree.gone() => return,
                 () = tokio::time::sleep_until(at) => {
                     // Closed, if it was not: a child that does not read must not hold this up.
                     self.writer.abort();
-                    self.tree.signal(*signal);
+                    tree.signal(*signal);
                     steps.next();
                 }
                 changed = close.changed(), if hurried => hurried = changed.is_ok(),
             }
         }
-        self.tree.gone().await;
+        tree.gone().await;
+    }
+
+    /// Without a process there is nothing to end but the streams: the peer's may end by itself once ours did.
+    async fn hang_up(&mut self, close: watch::Receiver<Option<Duration>>) {
+        let grace = close.borrow().unwrap_or_default();
+        let _ = timeout(grace, async {
+            self.writer.over().await;
+            self.reader.over().await;
+        })
+        .await;
+        self.writer.abort();
+        self.reader.abort();
+    }
+
+    fn status(&self) -> Option<ExitStatus> {
+        self.tree.as_ref().and_then(Tree::status)
     }
 
     fn why(&self, cause: &Cause) -> String {
-        let end = self.tree.status().map(in_words);
+        let end = self.status().map(in_words);
+        let it = if self.tree.is_some() { "its process" } else { "its connection" };
         let mut why = match (cause, end) {
             (Cause::Silence(Silence::Noise), _) => {
                 "it wrote nothing but lines that are no messages to its stdout; make it log to stderr"
                     .to_owned()
             }
             (Cause::Broken(Broken::Wedged(stall)), _) => {
-                format!("its process took no byte of what was written to it for {stall:?} and was ended")
+                format!("{it} took no byte of what was written to it for {stall:?} and was ended")
             }
             (_, Some(end)) => format!("its process {end}"),
-            (Cause::Silence(Silence::Broken(why)), None) => format!("its stdout broke: {why}"),
+            (Cause::Silence(Silence::Broken(why)), None) => format!("{it} broke: {why}"),
+            (Cause::Silence(Silence::Closed) | Cause::Broken(Broken::Closed), None)
+                if self.tree.is_none() =>
+            {
+                "its connection was closed by the other end".to_owned()
+            }
             (Cause::Silence(Silence::Closed), None) => {
                 "its process closed its stdout and was ended".to_owned()
             }
@@ -152,6 +179,14 @@ impl Life {
             why.push_str(&tail);
         }
         why
+    }
+}
+
+/// The end of the process, where there is one.
+async fn exited(tree: &mut Option<Tree>) {
+    match tree {
+        Some(tree) => tree.exited().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -175,20 +210,20 @@ async fn broken(writer: &mut Running<Result<(), Broken>>) -> Broken {
 /// A task that ends with this.
 struct Running<T> {
     task: AbortOnDropHandle<T>,
-    over: bool,
+    is_over: bool,
 }
 
 impl<T: Send + 'static> Running<T> {
     fn spawn(task: impl Future<Output = T> + Send + 'static) -> Self {
         let task: JoinHandle<T> = tokio::spawn(task);
-        Self { task: AbortOnDropHandle::new(task), over: false }
+        Self { task: AbortOnDropHandle::new(task), is_over: false }
     }
 
     /// What it came to; for ever if that was told already, or if it was stopped.
     async fn ended(&mut self) -> T {
-        if !self.over {
+        if !self.is_over {
             let ended = (&mut self.task).await;
-            self.over = true;
+            self.is_over = true;
             if let Ok(ended) = ended {
                 return ended;
             }
@@ -196,16 +231,22 @@ impl<T: Send + 'static> Running<T> {
         std::future::pending().await
     }
 
-    /// Lets it go on for so long at most, and stops it.
-    async fn wait(&mut self, limit: Duration) {
-        if !self.over {
-            let _ = timeout(limit, &mut self.task).await;
-            self.abort();
+    /// Waits until it is over, whatever it came to.
+    async fn over(&mut self) {
+        if !self.is_over {
+            let _ = (&mut self.task).await;
+            self.is_over = true;
         }
     }
 
+    /// Lets it go on for so long at most, and stops it.
+    async fn wait(&mut self, limit: Duration) {
+        let _ = timeout(limit, self.over()).await;
+        self.abort();
+    }
+
     fn abort(&mut self) {
-        self.over = true;
+        self.is_over = true;
         self.task.abort();
     }
 }

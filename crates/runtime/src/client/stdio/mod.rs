@@ -1,12 +1,14 @@
-//! A server as a child process, spoken to over its pipes.
+//! A server as a child process, spoken to over its pipes, or one at the other end of any pair of byte streams.
 //!
-//! One task writes, one reads, one keeps the end of stderr, and [`life`] watches over the three and ends the whole
+//! Set-up is the connection itself, framing is one message a line, and cancelling is `notifications/cancelled`: all
+//! that is said of a child's pipes holds for a socket too (STD-22, STD-23, STD-24). One task writes, one reads, one keeps the end of stderr, and [`life`] watches over the three and ends the whole
 //! process tree. A connection lives once: what a child still says or does after its end reaches nobody (STD-19).
 
 mod check;
 pub(super) mod guard;
 mod hear;
 mod life;
+mod streams;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -31,9 +33,11 @@ use super::ClientError;
 use super::leg::{Detail, Gone, Heard, Inbox, Launch, Leg, Outgoing};
 use crate::message;
 use tail::Tail;
-use tree::Tree;
+use tree::{Pipes, Tree};
 
 pub(super) use check::{Checked, check};
+pub(super) use streams::Opener;
+pub use streams::{Opened, Streams};
 
 /// Lines that may wait for the child to read them.
 const WRITE_QUEUE: usize = 64;
@@ -95,6 +99,17 @@ impl Connection {
             |source| ClientError::Spawn { command: command.program.to_string_lossy().into_owned(), source };
         let (mut tree, pipes) = Tree::start(command, &program).map_err(refused)?;
         tree.started().await.map_err(refused)?;
+        Ok(Self::begin(Some(tree), pipes, write_stall, inbox))
+    }
+
+    /// Speaks over streams that are open.
+    pub(super) fn over(streams: Streams, write_stall: Duration, inbox: Inbox) -> Self {
+        let Streams { reader, writer } = streams;
+        let pipes = Pipes { stdin: writer, stdout: reader, stderr: Box::new(tokio::io::empty()) };
+        Self::begin(None, pipes, write_stall, inbox)
+    }
+
+    fn begin(tree: Option<Tree>, pipes: Pipes, write_stall: Duration, inbox: Inbox) -> Self {
         let (writer, lines) = mpsc::channel(WRITE_QUEUE);
         let shared = Arc::new(Shared {
             writer: Mutex::new(Some(writer)),
@@ -110,7 +125,7 @@ impl Connection {
         let ended = CancellationToken::new();
         let life = life::Life::begin(&shared, tree, pipes, (lines, write_stall));
         tokio::spawn(life.watch(closing, ended.clone()));
-        Ok(Self { shared, close, ended })
+        Self { shared, close, ended }
     }
 
     pub(super) fn leg(&self, outgoing: Outgoing<'_>) -> Leg {

@@ -6,18 +6,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
 use rustix::process::Pid;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::Child;
 
 use super::guard::{self, Report};
 use super::{Checked, Command};
 
-/// The ends of a child's pipes that are ours.
+/// The ends of a child's pipes that are ours, or what stands for them.
 pub(super) struct Pipes {
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
+    pub(super) stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(super) stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) stderr: Box<dyn AsyncRead + Send + Unpin>,
 }
 
 /// How a tree is told to go.
@@ -77,8 +77,9 @@ impl Tree {
         let Some(((stdin, stdout), stderr)) = pipes else {
             return Err(io::Error::other("its pipes are missing"));
         };
+        let pipes = Pipes { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr: Box::new(stderr) };
         let leader = if guard.is_none() { pid_of(&process) } else { None };
-        Ok((Self { process, guard, leader, status: None, reaped: false }, Pipes { stdin, stdout, stderr }))
+        Ok((Self { process, guard, leader, status: None, reaped: false }, pipes))
     }
 
     /// Waits until the server's own process was started; a guard tells it.

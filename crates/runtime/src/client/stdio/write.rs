@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
-use tokio::process::ChildStdin;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 /// Why nothing more can be written.
@@ -19,7 +18,7 @@ pub(super) enum Broken {
 /// Writes until the last sender is gone, and closes the child's stdin. Who waits for an answer never stops it, so no
 /// line is left half (F025): it ends only with the connection.
 pub(super) async fn write(
-    mut stdin: ChildStdin,
+    mut stdin: impl AsyncWrite + Unpin,
     mut lines: mpsc::Receiver<Bytes>,
     stall: Duration,
 ) -> Result<(), Broken> {
@@ -32,7 +31,15 @@ pub(super) async fn write(
                 Err(_) => return Err(Broken::Wedged(stall)),
             }
         }
+        // What buffers may keep nothing back.
+        match tokio::time::timeout(stall, stdin.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Broken::Closed),
+            Err(_) => return Err(Broken::Wedged(stall)),
+        }
     }
+    // A pipe closes when it is dropped, a socket's half does not.
+    let _ = tokio::time::timeout(stall, stdin.shutdown()).await;
     Ok(())
 }
 
