@@ -58,7 +58,8 @@ impl Place {
         let read = self.config.as_deref().map(config::Config::read).transpose()?;
         let known = read.as_ref().map_or(Ok(Limits::DEFAULT), config::Config::limits)?;
         let limits = self.limits(known)?;
-        let (name, client) = if let Some((program, rest)) = self.command.split_first() {
+        let named = |name: String| Config { name, limits, ..Config::default() };
+        let (config, client) = if let Some((program, rest)) = self.command.split_first() {
             let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
             let command = Command {
                 program: program.into(),
@@ -66,7 +67,7 @@ impl Place {
                 env: Vec::new(),
                 cwd: None,
             };
-            (name, Client::of_command(command))
+            (named(name), Client::of_command(command))
         } else {
             let word = words.next().ok_or_else(|| {
                 Failure::new(
@@ -76,10 +77,11 @@ impl Place {
             })?;
             match &read {
                 // Its address stays out of names, and so out of the log: it may be private (G15).
-                _ if word.contains("://") => ("server".to_owned(), Client::of_url(word)?),
+                _ if word.contains("://") => (named("server".to_owned()), Client::of_url(word)?),
                 Some(config) => {
                     let folder = self.config.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-                    (word.clone(), config.server(word)?.client(folder)?)
+                    let server = config.server(word)?;
+                    (server.treatment(word, limits), server.client(folder)?)
                 }
                 None => {
                     let sentence = format!(
@@ -89,7 +91,7 @@ impl Place {
                 }
             }
         };
-        Ok(client.config(Config { name, limits, ..Config::default() }))
+        Ok(client.config(config))
     }
 
     /// A maximum alone moves the idle limit with it: whoever asks for a short call means no contradiction.

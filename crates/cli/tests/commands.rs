@@ -255,6 +255,68 @@ fn d_33_tools_are_listed_whole_or_searched_by_words() {
     assert!(text.contains("charge_account  "), "{text}");
 }
 
+/// The operator's word makes a lost read worth another attempt, and a header of the environment opens a server with keys.
+#[test]
+fn g6_what_the_configuration_says_of_a_server_is_how_call_treats_it() {
+    use std::io::{BufRead, BufReader};
+
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("server.py");
+    // The first process dies of its call.
+    std::fs::write(
+        &script,
+        r#"
+import json, pathlib, sys
+died = pathlib.Path(sys.argv[1]) / "died"
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    if message["method"] == "tools/call":
+        if not died.exists():
+            died.touch()
+            sys.exit(3)
+        result = {"resultType": "complete", "content": [{"type": "text", "text": "found"}]}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#,
+    )
+    .unwrap();
+    // printf %s open-sesame | sha256sum
+    let digest = "d7ecdf25eaf3deba0f2628771dbdd22d4138ab6cf38f91ed02a2ca0dec7c8ab7";
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_steadfast"))
+        .args(["serve", "--http", "127.0.0.1:0", "--key", &format!("ann={digest}")])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = BufReader::new(serve.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    let config = folder.path().join("servers.json");
+    let servers = json!({
+        "finder": {
+            "command": "python3",
+            "args": [script, folder.path()],
+            "tools": { "find_*": { "effect": "read" } },
+        },
+        "shop": {
+            "url": line.strip_prefix("steadfast: listening on ").unwrap(),
+            "headers": { "Authorization": "Bearer ${STEADFAST_TEST_KEY}" },
+        },
+    });
+    std::fs::write(&config, json!({ "servers": servers }).to_string()).unwrap();
+    let call = |server: &str, tool: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
+        command.env("XDG_STATE_HOME", folder.path()).env("STEADFAST_TEST_KEY", "open-sesame");
+        command.args(["call", "--json", "--config", config.to_str().unwrap(), server, tool]).output().unwrap()
+    };
+    let found = call("finder", "find_it");
+    assert_eq!(json_of(&found)["answer"]["content"][0]["text"], "found", "{found:?}");
+    std::fs::remove_file(folder.path().join("died")).unwrap();
+    assert_eq!(call("finder", "change_it").status.code(), Some(7), "no word on it, so it is not repeated");
+    let echoed = call("shop", "echo");
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert!(echoed.status.success(), "{echoed:?}");
+}
+
 #[test]
 fn f095_a_tool_that_cannot_be_used_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ impl Route {
     pub fn open(name: &str, server: &Server, folder: &Path, limits: Limits) -> Result<Self, ClientError> {
         let client = server.client(folder)?;
         // The host is modern, and nothing translates yet between it and a legacy server.
-        let config = Config { name: name.to_owned(), era: Wish::Modern, limits, ..Config::default() };
+        let config = Config { era: Wish::Modern, ..server.treatment(name, limits) };
         Ok(Self { name: name.to_owned(), client: client.config(config).build() })
     }
 
