@@ -549,6 +549,23 @@ async fn d_44_arguments_are_checked_before_anything_is_sent_and_never_by_what_ma
     bench.close().await;
 }
 
+// shows: CCH-16
+#[tokio::test]
+async fn aut_05_what_was_seen_with_another_token_checks_no_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = giving(adding("integer"), sum(json!(3)));
+    std::fs::write(folder.path().join("state.json"), state.to_string()).unwrap();
+    let token = Arc::new(Token(AtomicU8::new(1)));
+    let credentials = Arc::clone(&token) as Arc<dyn Credentials>;
+    let client = Client::of_command(command(folder.path())).credentials(credentials).build();
+    client.list_tools(CallOptions::default()).await.unwrap();
+    let call = || client.call_tool("add", r#"{"n":"text"}"#, CallOptions::default());
+    assert_eq!(call().await.unwrap_err().outcome(), Outcome::NotExecuted);
+    token.0.store(2, Ordering::Relaxed);
+    call().await.expect("the server decides");
+    client.close(Duration::from_secs(5)).await;
+}
+
 // shows: TOL-07
 #[tokio::test]
 async fn d_44_a_result_that_breaks_the_tools_own_schema_is_the_servers_fault_and_not_handed_on() {

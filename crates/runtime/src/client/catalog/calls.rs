@@ -52,6 +52,17 @@ impl<'a> Defined<'a> {
     ) -> Result<Self, String> {
         let arguments = arguments.unwrap_or("{}");
         let mut seen = client.seen(tool);
+        if seen.is_some() && client.pipeline.credentials.is_some() {
+            // What was seen with another token says nothing of this call (AUT-05). Without credentials it fails anyway.
+            seen = match client.credentials(options).await {
+                Ok(credentials) => {
+                    let now = client.pipeline.clock.now().mono;
+                    client.catalog.current(&client.pipeline, now).under(credentials);
+                    client.seen(tool)
+                }
+                Err(_) => None,
+            };
+        }
         if let Some(first) = &seen
             && let Err(why) = fits(&first.definition, arguments).await
         {
