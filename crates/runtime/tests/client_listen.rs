@@ -149,7 +149,7 @@ async fn sub_12_one_that_is_not_wanted_any_more_is_ended_by_its_own_id() {
     client.close(GRACE).await;
 }
 
-// shows: SUB-17, SUB-18, SUB-19, SUB-21, RTY-10, D-19
+// shows: STD-17, SUB-17, SUB-18, SUB-19, SUB-21, RTY-10, D-19
 #[tokio::test]
 async fn sub_18_after_a_lost_child_it_listens_again_for_the_same_and_says_what_to_fetch() {
     let stage = Stage::new();
