@@ -3,12 +3,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use steadfast::client::{CallOptions, Client, Command};
 use tokio::task::JoinSet;
 
 /// For how long calls are made before they are counted, and while they are.
 const WARM_UP: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_millis(1000);
+
+/// How often a kept list is asked for.
+const HITS: u32 = 200_000;
 
 const ARGUMENTS: &str = r#"{"account":"a-17","cents":500,"note":"for the coffee of the week"}"#;
 
@@ -42,6 +46,22 @@ pub(crate) async fn call(target: Target<'_>) -> io::Result<()> {
     }
     client.close(Duration::from_secs(2)).await;
     Ok(())
+}
+
+/// What one list of tools costs that is kept, in microseconds of processor time.
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn kept_list(url: &str) -> io::Result<f64> {
+    let client = Client::of_url(url).map_err(io::Error::other)?.build();
+    client.list_tools(CallOptions::default()).await.map_err(io::Error::other)?;
+    let spent = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).map_err(io::Error::other);
+    let before = spent()?;
+    for _ in 0..HITS {
+        let listed = client.list_tools(CallOptions::default()).await.map_err(io::Error::other)?;
+        if !listed.hit {
+            return Err(io::Error::other("the list was fetched again"));
+        }
+    }
+    Ok((spent()? - before).as_secs_f64() * 1e6 / f64::from(HITS))
 }
 
 async fn calls(client: &Client, in_flight: usize, lasting: Duration) -> io::Result<u32> {

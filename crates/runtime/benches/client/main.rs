@@ -1,5 +1,5 @@
 //! Calls a second by our client, and by the official Python, TypeScript and Rust clients doing the same against the same
-//! server: over one stdio child and over HTTP keep-alive, one after another and sixteen in flight, as ratios in one run.
+//! server: over one stdio child and over HTTP keep-alive, one after another and sixteen in flight, as ratios in one run; and what a list costs that the client keeps.
 //! Client and server are a process of their own each (ours are this binary once more).
 //!
 //! `cargo bench -p steadfast --bench client`, after `interop/install` and
@@ -58,6 +58,8 @@ fn compare(ours_alone: bool) -> io::Result<()> {
     }
     let http = Http::start(&this)?;
     let child = serde_json::json!([this, "serve-stdio"]).to_string();
+    let mut kept = (0..ROUNDS).map(|_| caller::kept_list(&http.url)).collect::<io::Result<Vec<_>>>()?;
+    println!("a list of tools that is kept: {:.2} us of processor time (aim: < 1)", median(&mut kept));
     println!("medians of {ROUNDS} rounds in one go, calls a second");
     println!("{:<18} {:<6} {:>9} {:>9} {:>15}", "client", "over", "in flight", "calls/s", "ours to theirs");
     for (over, target) in [("stdio", ["--command", &child]), ("http", ["--url", &http.url])] {
