@@ -81,6 +81,18 @@ impl Client {
         self.wait_for(fetching, options).await.map(|kept| (kept, false))
     }
 
+    /// What is fresh and at hand, where no credentials have to be asked for first: nothing is waited for.
+    pub(super) fn at_hand(&self, subject: &Subject) -> Option<Kept> {
+        if self.pipeline.credentials.is_some() {
+            return None;
+        }
+        let now = self.pipeline.clock.now().mono;
+        let mut state = self.catalog.current(&self.pipeline, now);
+        let held = state.list(subject).entry.held().filter(|held| held.is_fresh(now))?;
+        let (snapshot, received) = (Arc::clone(&held.value), held.received);
+        Some(Kept { snapshot, received, stale: false, call_id: String::new() })
+    }
+
     /// Who stops waiting stops nothing for the others.
     async fn wait_for(&self, mut fetching: Fetching, options: &CallOptions) -> Result<Kept, Error> {
         let within = options.deadline.unwrap_or_else(|| self.pipeline.config.limits.maximum());

@@ -124,7 +124,11 @@ impl Client {
         tool: &str,
         options: CallOptions,
     ) -> Result<Option<Arc<Definition>>, Error> {
-        let (kept, _) = self.list(&Subject::Tools, false, &options).await?;
+        if let Some(kept) = self.at_hand(&Subject::Tools) {
+            return Ok(kept.snapshot.get(tool).cloned());
+        }
+        // The way of a miss is long, and what it would need is not made ready for a hit.
+        let (kept, _) = Box::pin(self.list(&Subject::Tools, false, &options)).await?;
         Ok(kept.snapshot.get(tool).cloned())
     }
 
