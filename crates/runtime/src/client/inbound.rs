@@ -45,6 +45,11 @@ impl Asking {
         Holding(self.0.subscribe())
     }
 
+    /// Whether a request of ours is under way on this connection: each watches what it is asked meanwhile.
+    fn may_be_asked(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
     fn begin(&self, during: Option<RequestId>) -> Asked {
         self.0.send_modify(|open| open.push(during.clone()));
         Asked { asking: self.clone(), during }
@@ -140,6 +145,17 @@ pub(super) async fn look_after(
             Some(Inbound::Request { id, method, params, during }) => {
                 match (revision.era(), method.as_str()) {
                     (Era::Legacy, "ping") => link.respond(&id, &Reply::Result(Bytes::from_static(b"{}"))),
+                    // Whom would the user answer? Roots are asked for by many servers right after the handshake, and
+                    // nobody is bothered by that (LEG-80).
+                    (Era::Legacy, "elicitation/create" | "sampling/createMessage")
+                        if !asking.may_be_asked() =>
+                    {
+                        let error = message::error_body(
+                            -32_602,
+                            "no request of this client is under way that this could belong to; ask during one",
+                        );
+                        link.respond(&id, &Reply::Error(error.into()));
+                    }
                     (Era::Legacy, "elicitation/create" | "sampling/createMessage" | "roots/list")
                         if answering.len() < MAX_QUESTIONS =>
                     {

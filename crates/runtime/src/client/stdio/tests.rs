@@ -393,6 +393,7 @@ async fn i_26_a_child_that_takes_nothing_is_declared_lost_and_nobody_waits_to_te
     assert!(connection.ended.is_cancelled() && !runs(pid));
 }
 
+// shows: LEG-13
 #[tokio::test]
 async fn std_12_stdin_closes_first_then_it_is_terminated_then_killed_each_in_its_time() {
     let folder = tempfile::tempdir().unwrap();
