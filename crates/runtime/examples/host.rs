@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steadfast::client::{
     Answering, CallOptions, Client, Command, Config, Error, Handler, Host, Identity, NoAnswer, Question, Run,
-    ToolContract,
+    ToolContract, guard,
 };
 use steadfast::core::policy::{Effect, Idempotency};
 
@@ -69,8 +69,13 @@ pub(crate) async fn tidy_up(host: &Host) -> Result<String, Box<dyn std::error::E
     Ok(String::from_utf8(counted.result.to_vec())?)
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Before anything else, and before any thread: children end with this process then, even if it is killed.
+    guard();
+    tokio::runtime::Runtime::new()?.block_on(run())
+}
+
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let shop = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:9000/mcp".to_owned());
     let notes = Command {
         program: "cargo".into(),

@@ -6,7 +6,7 @@ mod child;
 
 use std::sync::{Arc, Mutex};
 
-use child::{Child, call, config, gathering, progress, text, token_of, words};
+use child::{Child, Time, call, config, gathering, progress, text, token_of, words};
 use serde_json::json;
 use steadfast::client::{Answering, CallOptions, Handler, Question};
 
@@ -86,4 +86,35 @@ async fn leg_73_progress_of_a_legacy_server_is_asked_for_by_a_token_and_comes_in
     process.answer(&request, text("done")).await;
     calling.await.unwrap().unwrap();
     assert_eq!(*heard.lock().unwrap(), [1.0, 2.0, 3.0]);
+}
+
+#[tokio::test]
+async fn leg_90_a_cursor_is_of_its_session_and_a_list_begins_again_in_the_next() {
+    let time = Time::stands_still();
+    let child = Child::new();
+    let client = child.builder(config()).build();
+    let listing = tokio::spawn(async move { client.list_tools(CallOptions::default()).await });
+    let mut process = child.legacy().await;
+    let page = |name: &str, next: Option<&str>| json!({ "tools": [{ "name": name, "inputSchema": { "type": "object" } }], "nextCursor": next });
+    let first = process.hear("tools/list").await;
+    process.answer(&first, page("a", Some("of-the-first"))).await;
+    let second = process.hear("tools/list").await;
+    assert_eq!(second["params"]["cursor"], "of-the-first");
+    drop(process);
+
+    let mut process = child.restarted(&time).await;
+    let initialize = process.hear("initialize").await;
+    let facts = json!({
+        "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "old", "version": "1" },
+    });
+    process.answer(&initialize, facts).await;
+    process.hear("notifications/initialized").await;
+    let again = process.hear("tools/list").await;
+    assert_eq!(again["params"].get("cursor"), None, "{again}");
+    let mut whole = page("b", None);
+    whole.as_object_mut().unwrap().remove("nextCursor");
+    process.answer(&again, whole).await;
+    let listed = listing.await.unwrap().unwrap();
+    let names: Vec<_> = listed.definitions.iter().map(|tool| tool.name.to_string()).collect();
+    assert_eq!(names, ["b"], "and nothing of the first session is in it");
 }

@@ -86,6 +86,9 @@ pub(super) struct Ask<'a> {
     /// It takes no slot: the client's own fetch of a list, of which there is one at a time, and for which a call that
     /// has a slot may wait.
     pub(super) aside: bool,
+    /// What it says is of one connection with a legacy server, whose epoch this is, and means nothing on another: a
+    /// cursor (LEG-90). 0 until the first request of such a row.
+    pub(super) bound_to: Option<&'a AtomicU64>,
     /// Told the id of each attempt right before its first byte may leave.
     pub(super) sent: Option<&'a (dyn Fn(&RequestId) + Send + Sync)>,
 }
@@ -324,6 +327,15 @@ impl Pipeline {
         };
         record.transport = Some(ready.link.transport().as_str().to_owned());
         record.protocol_version = Some(ready.revision.as_str().to_owned());
+        if let Some(epoch) = ask.bound_to.filter(|_| ready.revision.era() == Era::Legacy) {
+            let first = epoch.compare_exchange(0, ready.epoch, Ordering::Relaxed, Ordering::Relaxed);
+            if first.is_err_and(|epoch| epoch != ready.epoch) {
+                let sentence =
+                    format!("the session with server {} that this belongs to is gone", self.config.name);
+                let miss = Miss::local(Category::TransportLost, sentence);
+                return Err(Miss { kind: Kind::Transport, ..miss });
+            }
+        }
         if let Some(run) = &options.run {
             run.spend().map_err(|()| budget(run))?;
         }

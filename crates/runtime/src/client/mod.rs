@@ -520,6 +520,7 @@ impl Client {
             leg_of: None,
             defined: None,
             aside: false,
+            bound_to: None,
             sent: None,
         }
     }

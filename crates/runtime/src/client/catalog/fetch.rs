@@ -1,6 +1,7 @@
 //! One fetch of one list: all its pages, looked at, kept, and told to all who wait.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -167,6 +168,7 @@ impl Client {
         // How the server is spoken to is part of the key. If there is no connection, the request says why.
         let _ = pipeline.connector.ready().await;
         let mut walk = Walk::new(Bounds::DEFAULT, policy.ttl);
+        let mut session = AtomicU64::new(0);
         let mut pages = Vec::new();
         let mut cursor: Option<String> = None;
         let mut whole: Option<(Whole, String)> = None;
@@ -181,6 +183,7 @@ impl Client {
             if let Some(renewed) = renewed {
                 ticket = renewed;
                 (walk, cursor, whole) = (Walk::new(Bounds::DEFAULT, policy.ttl), None, None);
+                session = AtomicU64::new(0);
                 pages.clear();
             }
             if let Some((whole, call_id)) = whole {
@@ -208,11 +211,19 @@ impl Client {
                 cursor.take().map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
             let mut options =
                 CallOptions { deadline: Some(deadline.saturating_since(now)), ..CallOptions::default() };
-            let ask =
-                Ask { aside: true, ..self.plain(subject.method(), &params, Kinds::default(), &options) };
+            let ask = Ask {
+                aside: true,
+                bound_to: Some(&session),
+                ..self.plain(subject.method(), &params, Kinds::default(), &options)
+            };
             let done = match pipeline.ask(ask, &mut options).await {
                 Ok(done) => done,
-                Err(Error::Protocol { code: -32_602, .. }) if walk.bad_cursor() => {
+                // A cursor that is refused, or whose session is gone: from the first page, once.
+                Err(
+                    Error::Protocol { code: -32_602, .. }
+                    | Error::Transport { category: Category::TransportLost, sent: false, .. },
+                ) if walk.bad_cursor() => {
+                    session = AtomicU64::new(0);
                     pages.clear();
                     continue;
                 }
