@@ -1,7 +1,6 @@
 //! What is said beside requests in the legacy era, by a child whose every word the test says.
 
 #[path = "client/child.rs"]
-#[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod child;
 
 use std::sync::{Arc, Mutex};
