@@ -5,13 +5,16 @@
 mod peer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use peer::{Asked, Peer, within};
 use serde_json::{Value, json};
 use steadfast::client::{
-    Answered, Answering, CallOptions, Category, Client, Credentials, Error, Handler, Headers, Question,
+    Answered, Answering, CallOptions, Category, Client, ConnectionState, Credentials, Error, Handler,
+    Headers, Question,
 };
+use steadfast::core::catalog::Changes;
 use steadfast::core::error::Outcome;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -523,4 +526,59 @@ async fn leg_135_an_address_of_another_origin_is_sent_nothing() {
     assert!(error.to_string().contains("another origin"), "{error}");
     assert_eq!(error.outcome(), Outcome::NotExecuted);
     assert!(other.is_undisturbed());
+}
+
+/// Counts what a host is told of changes.
+#[derive(Default)]
+struct Noticed(AtomicUsize);
+
+impl Handler for Noticed {
+    fn list_changed(&self, _server: &str, _notice: &str) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn definitions_changed(&self, _server: &str, _list: &str, _changes: &Changes) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn f092_a_server_without_a_stream_of_its_own_is_asked_for_it_once_and_has_changed_nothing() {
+    let mut peer = Peer::start().await;
+    let told = Arc::new(Noticed::default());
+    let client = peer.client().handler(Arc::clone(&told) as Arc<_>).build();
+    for first in [true, false, false, false] {
+        let calling = call(&client, CallOptions::default());
+        if first {
+            peer.is_legacy("2025-11-25", Some("s")).await;
+        }
+        peer.next().await.result(json!({ "content": [] }));
+        done(calling).await.unwrap();
+        assert_eq!(*client.state().borrow(), ConnectionState::Ready);
+    }
+    assert_eq!((peer.refused, told.0.load(Ordering::Relaxed)), (1, 0));
+    assert!(peer.is_undisturbed());
+}
+
+// Real time: a stream that brought nothing is opened again after 250 ms, then 500 ms.
+#[tokio::test]
+async fn f047_a_stream_that_is_cut_while_nothing_is_asked_changes_no_state_and_costs_no_call() {
+    let mut peer = Peer::start().await;
+    peer.listens = true;
+    let client = peer.client().build();
+    let calling = call(&client, CallOptions::default());
+    peer.is_legacy("2025-11-25", Some("s")).await;
+    peer.next().await.result(json!({ "content": [] }));
+    done(calling).await.unwrap();
+    for _ in 0..2 {
+        peer.listening().await.end();
+        assert_eq!(*client.state().borrow(), ConnectionState::Ready);
+    }
+    let _stream = peer.listening().await;
+    assert_eq!(*client.state().borrow(), ConnectionState::Ready);
+    let calling = call(&client, CallOptions::default());
+    let asked = peer.next().await;
+    assert_eq!((asked.rpc(), asked.header("mcp-session-id")), ("tools/call", Some("s")), "the same session");
+    asked.result(json!({ "content": [] }));
+    done(calling).await.unwrap();
 }

@@ -31,6 +31,8 @@ pub(crate) struct Peer {
     asked: mpsc::UnboundedReceiver<Asked>,
     /// Whether there is a stream for what belongs to no request; else it is refused.
     pub(crate) listens: bool,
+    /// How often it was asked for one that it does not have.
+    pub(crate) refused: usize,
     /// Those that were opened, and what came while one was waited for.
     streams: VecDeque<Asked>,
     waiting: VecDeque<Asked>,
@@ -79,7 +81,14 @@ impl Peer {
                 });
             }
         });
-        Self { address, asked, listens: false, streams: VecDeque::new(), waiting: VecDeque::new() }
+        Self {
+            address,
+            asked,
+            listens: false,
+            refused: 0,
+            streams: VecDeque::new(),
+            waiting: VecDeque::new(),
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -117,7 +126,10 @@ impl Peer {
         let opens = asked.method == "GET" && asked.header("last-event-id").is_none();
         match (opens, self.listens) {
             (true, true) => self.streams.push_back(asked),
-            (true, false) => asked.status(405),
+            (true, false) => {
+                self.refused += 1;
+                asked.status(405);
+            }
             (false, _) => self.waiting.push_back(asked),
         }
     }
