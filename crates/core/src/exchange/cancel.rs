@@ -37,7 +37,7 @@ impl CancelSignal {
         reason: Option<Arc<str>>,
     ) -> Option<Self> {
         match operation {
-            Operation::Initialize | Operation::Probe => return None,
+            Operation::Initialize | Operation::Probe | Operation::Augmented => return None,
             Operation::Ordinary | Operation::Listen => {}
         }
         Some(match (hop.transport, hop.era) {

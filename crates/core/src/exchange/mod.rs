@@ -16,7 +16,7 @@ pub mod table;
 
 pub use cancel::{CancelNotice, CancelSignal};
 pub use clocks::{Clock, Limits, LimitsError};
-pub use progress::{Finite, Progress};
+pub use progress::{Finite, Gate, Offered, Progress};
 pub use requester::Requester;
 pub use responder::Responder;
 pub use table::InFlight;
@@ -38,6 +38,9 @@ pub enum Operation {
     Initialize,
     /// The stdio era probe: a timed-out one is not cancelled, since a legacy server may choke on it (AMB-42).
     Probe,
+    /// A legacy call that asks to be a task: what ends that is `tasks/cancel`, never `notifications/cancelled`
+    /// (LEG-112).
+    Augmented,
 }
 
 impl Operation {

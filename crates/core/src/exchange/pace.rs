@@ -17,7 +17,7 @@ impl Pace {
     pub(super) fn start(now: Instant, spec: &Spec) -> Self {
         let clocks = match spec.operation {
             Operation::Listen => None,
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+            Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
                 Some(Clocks::start(now, spec.limits))
             }
         };

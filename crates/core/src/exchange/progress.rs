@@ -68,7 +68,7 @@ impl Progress {
 
 /// Lets rising progress through at most once an interval and holds the latest back until then.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Gate {
+pub struct Gate {
     interval: Duration,
     highest: Option<Finite>,
     open_at: Instant,
@@ -77,7 +77,7 @@ pub(super) struct Gate {
 
 /// What became of an offered event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Offered {
+pub enum Offered {
     /// Hand it on now.
     Pass(Progress),
     /// Kept; an older one that was kept is superseded.
@@ -87,11 +87,13 @@ pub(super) enum Offered {
 }
 
 impl Gate {
-    pub(super) const fn new(interval: Duration) -> Self {
+    /// A gate that was not passed yet; zero lets all that rises through.
+    pub const fn new(interval: Duration) -> Self {
         Self { interval, highest: None, open_at: Instant::ZERO, held: None }
     }
 
-    pub(super) fn offer(&mut self, now: Instant, progress: Progress) -> Offered {
+    /// Offers one event.
+    pub fn offer(&mut self, now: Instant, progress: Progress) -> Offered {
         if self.highest.is_some_and(|highest| progress.value <= highest) {
             return Offered::Stale;
         }
@@ -106,12 +108,12 @@ impl Gate {
     }
 
     /// When held-back progress will be due.
-    pub(super) fn due_at(&self) -> Option<Instant> {
+    pub fn due_at(&self) -> Option<Instant> {
         self.held.as_ref().map(|_| self.open_at)
     }
 
     /// Held-back progress that is due by `now`.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Progress> {
+    pub fn due(&mut self, now: Instant) -> Option<Progress> {
         if now < self.open_at {
             return None;
         }
@@ -121,7 +123,7 @@ impl Gate {
     }
 
     /// Held-back progress, due or not: just before an answer, so that the latest value is not lost.
-    pub(super) fn flush(&mut self) -> Option<Progress> {
+    pub fn flush(&mut self) -> Option<Progress> {
         self.held.take()
     }
 }

@@ -147,7 +147,9 @@ impl<P> Responder<P> {
 
             (State::Open, Input::Cancelled) => match self.spec.operation {
                 Operation::Initialize => self.ignore(Ignored::ForbiddenCancel),
-                Operation::Ordinary | Operation::Listen | Operation::Probe => self.stop(Terminal::Cancelled),
+                Operation::Ordinary | Operation::Listen | Operation::Probe | Operation::Augmented => {
+                    self.stop(Terminal::Cancelled);
+                }
             },
             (State::Ended { terminal: Terminal::Cancelled, .. }, Input::Cancelled) => {
                 self.ignore(Ignored::DuplicateCancel);
@@ -172,7 +174,7 @@ impl<P> Responder<P> {
     pub fn cancel_listen(&mut self, now: Now, reason: Option<Arc<str>>) -> Result<(), CancelListenError> {
         self.reach_limit(now);
         match (self.spec.operation, self.spec.hop.transport, self.state) {
-            (Operation::Ordinary | Operation::Initialize | Operation::Probe, _, _) => {
+            (Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented, _, _) => {
                 Err(CancelListenError::NotAListen)
             }
             (Operation::Listen, Transport::Http, _) => Err(CancelListenError::NotOnStdio),

@@ -67,7 +67,9 @@ impl<T> InFlight<T> {
         match self.entries.get(id) {
             None => Err(Unroutable::Unknown),
             Some((Operation::Initialize, _)) => Err(Unroutable::NotCancellable),
-            Some((Operation::Ordinary | Operation::Listen | Operation::Probe, to)) => Ok(to),
+            Some((Operation::Ordinary | Operation::Listen | Operation::Probe | Operation::Augmented, to)) => {
+                Ok(to)
+            }
         }
     }
 

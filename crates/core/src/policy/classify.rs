@@ -78,6 +78,7 @@ impl Contract {
             | "prompts/get"
             | "completion/complete"
             | "tasks/get"
+            | "tasks/result"
             | "tasks/cancel"
             | "tasks/update"
             | "subscriptions/listen" => Effect::Read,

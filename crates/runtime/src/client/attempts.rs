@@ -16,6 +16,7 @@ use steadfast_core::exchange::requester::End;
 use steadfast_core::exchange::{Clock as Limit, Ignored, Limits, Operation, Progress, Spec};
 use steadfast_core::hop::{Era, Revision, Transport};
 use steadfast_core::ids::{ProgressToken, RequestId};
+use steadfast_core::object::Members;
 use steadfast_core::policy::breaker::{Class, Observed, Permit};
 use steadfast_core::policy::{Failure, RetryClass, Verdict};
 use steadfast_core::time::Instant;
@@ -83,8 +84,10 @@ pub(super) struct Ask<'a> {
     pub(super) leg_of: Option<&'a Done>,
     /// What is known of the tool that is called.
     pub(super) defined: Option<&'a Defined<'a>>,
+    /// It may ask to be a task where that is how the server has it: somebody follows what it becomes.
+    pub(super) augments: bool,
     /// It takes no slot: the client's own fetch of a list, of which there is one at a time, and for which a call that
-    /// has a slot may wait.
+    /// has a slot may wait; and the wait for the result of a task.
     pub(super) aside: bool,
     /// What it says is of one connection with a legacy server, whose epoch this is, and means nothing on another: a
     /// cursor (LEG-90). 0 until the first request of such a row.
@@ -98,6 +101,8 @@ pub(super) struct Ask<'a> {
 pub(super) struct Kinds {
     pub(super) input_required: bool,
     pub(super) task: bool,
+    /// The answer is that of another request, result or error (LEG-108).
+    pub(super) other: bool,
 }
 
 impl Kinds {
@@ -108,6 +113,7 @@ impl Kinds {
             input_required: matches!(method, "tools/call" | "prompts/get" | "resources/read"),
             // No answer to a call that did not declare the extension (TSK-03), and of no other method (TSK-05).
             task: method == "tools/call" && takes_tasks,
+            other: method == "tasks/result",
         }
     }
 }
@@ -124,6 +130,15 @@ pub(super) struct Done {
     pub(super) round: u32,
     /// When its first round began.
     pub(super) began: Instant,
+    /// The id of its last attempt, as JSON.
+    pub(super) request_id: Option<String>,
+}
+
+impl Done {
+    /// The token under which its progress was asked for, if it was.
+    pub(super) fn token(&self) -> Option<ProgressToken> {
+        self.request_id.as_deref()?.parse().ok().map(token_of)
+    }
 }
 
 /// `resultType`.
@@ -132,6 +147,8 @@ pub(super) enum ResultKind {
     Complete,
     InputRequired,
     Task,
+    /// Not one of them: the error that another request ended with.
+    Error,
 }
 
 impl Pipeline {
@@ -187,8 +204,12 @@ impl Pipeline {
         // last for ever and takes none.
         let slot = match ask.operation {
             Operation::Listen => Ok(None),
-            Operation::Ordinary | Operation::Initialize | Operation::Probe if ask.aside => Ok(None),
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+            Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented
+                if ask.aside =>
+            {
+                Ok(None)
+            }
+            Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
                 self.turn(must_end, options).await.map(Some)
             }
         };
@@ -211,7 +232,7 @@ impl Pipeline {
         // Whether and when to listen again is decided by the subscription, not by its request.
         let policy = match ask.operation {
             Operation::Listen => Policy { max_attempts: 1, ..self.config.retry },
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+            Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
                 if ask.method != "server/discover" {
                     self.used.send_modify(|uses| *uses += 1);
                 }
@@ -228,7 +249,18 @@ impl Pipeline {
                 Ok((result, kind, revision)) => {
                     span::end(&span, &record);
                     let attempts = attempts.count();
-                    return Ok(Done { result, kind, revision, call_id, trace, attempts, round, began });
+                    let request_id = record.request_id;
+                    return Ok(Done {
+                        result,
+                        kind,
+                        revision,
+                        call_id,
+                        trace,
+                        attempts,
+                        round,
+                        began,
+                        request_id,
+                    });
                 }
                 Err(miss) => miss,
             };
@@ -307,7 +339,7 @@ impl Pipeline {
         // Asked first: an open breaker starts no child either. A listen lasts, so it tries nothing out for others.
         let guard = match ask.operation {
             Operation::Listen => None,
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+            Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
                 Some(self.permitted(ask.breaker)?)
             }
         };
@@ -341,6 +373,7 @@ impl Pipeline {
         }
         let outgoing = self.prepare(ask, options, &ready, trace, until.at).await?;
         let Prepared { spec, params, headers, span_id } = outgoing;
+        let augmented = spec.operation == Operation::Augmented;
         record.span_id = Some(span_id);
         record.request_id = Some(spec.id.to_json());
         let leg = ready.link.leg(Outgoing { spec: &spec, method: ask.method, params: &params, headers });
@@ -363,7 +396,7 @@ impl Pipeline {
         {
             record.headers_equal = Some(true);
         }
-        let mut judged = self.judge(ask, &ready, exchanged, until.by);
+        let mut judged = self.judge(ask, &ready, augmented, exchanged, until.by);
         if let Err(miss) = &mut judged {
             self.name_likely_cause(&ready, strays, miss);
         }
@@ -523,9 +556,21 @@ impl Pipeline {
             trace_state: trace.state(),
             log_level: options.log_level.as_deref(),
         };
-        let params = message::params_with(ask.params, &metadata).map_err(|_| {
+        let mut params = message::params_with(ask.params, &metadata).map_err(|_| {
             Miss::local(Category::Validation, "the params are not one JSON object; wrap them in {…}")
         })?;
+        let mut operation = ask.operation;
+        if ask.augments
+            && ready.takes_tasks()
+            && let Some(defined) = ask.defined
+            && tokio::select! {
+                runs = defined.runs_only_as_task(options) => runs,
+                miss = self.thrown(options) => return Err(miss),
+            }
+        {
+            params = augmented(&params, ask.limits);
+            operation = Operation::Augmented;
+        }
         let mut headers = Vec::new();
         if ready.link.transport() == Transport::Http {
             if ready.revision.era() == Era::Modern {
@@ -554,7 +599,7 @@ impl Pipeline {
         })?;
         let spec = Spec {
             id: RequestId::from(serial),
-            operation: ask.operation,
+            operation,
             hop: ready.hop(),
             limits,
             token,
@@ -653,7 +698,7 @@ impl Pipeline {
     fn deadline(started: Instant, ask: &Ask<'_>) -> Instant {
         match ask.operation {
             Operation::Listen => Instant::from_nanos(u64::MAX),
-            Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+            Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
                 started.saturating_add(ask.limits.maximum())
             }
         }
@@ -671,6 +716,15 @@ impl Pipeline {
         let serial = self.calls.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}-{serial}", self.seed)
     }
+}
+
+/// The params of a call that asks to be a task, and to be kept for as long as the call may take (LEG-101).
+fn augmented(params: &str, limits: Limits) -> String {
+    // Within what a JSON number holds exactly.
+    let ttl = limits.maximum().as_millis().min((1 << 53) - 1);
+    let mut members = Members::parse(params).unwrap_or_default();
+    members.set("task", format!(r#"{{"ttl":{ttl}}}"#));
+    members.to_json()
 }
 
 /// When a call must be over, and who says so.
@@ -763,6 +817,7 @@ mod tests {
             ("resources/read", true, false),
             ("tools/list", false, false),
             ("tasks/get", false, false),
+            ("tasks/result", false, false),
             ("subscriptions/listen", false, false),
         ] {
             let kinds = Kinds::of(method, true);

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::exchange::Reply;
+use steadfast_core::exchange::{Progress, Reply};
 use steadfast_core::hop::{Era, Revision};
-use steadfast_core::ids::{RequestId, Tag};
+use steadfast_core::ids::{ProgressToken, RequestId, Tag};
+use steadfast_core::object::Members;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -17,6 +18,8 @@ use super::link::Link;
 use crate::message;
 
 pub(super) type Receiver = mpsc::Receiver<Inbound>;
+/// Progress of what has its answer already, for whoever follows the task that it became.
+pub(super) type Sender = broadcast::Sender<(ProgressToken, Progress)>;
 
 /// A notification for whoever listens within this client.
 #[derive(Clone, Debug)]
@@ -117,6 +120,7 @@ pub(super) struct Host {
     pub(super) server: String,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) notices: broadcast::Sender<Notice>,
+    pub(super) progress: Sender,
     pub(super) limit: Duration,
     pub(super) strays: Strays,
 }
@@ -142,6 +146,8 @@ pub(super) async fn look_after(
         match one {
             None => return,
             Some(Inbound::Notification { method, params }) => notified(&host, &method, params),
+            // Most often nobody follows a task.
+            Some(Inbound::Progress { token, progress }) => drop(host.progress.send((token, progress))),
             Some(Inbound::Request { id, method, params, during }) => {
                 match (revision.era(), method.as_str()) {
                     (Era::Legacy, "ping") => link.respond(&id, &Reply::Result(Bytes::from_static(b"{}"))),
@@ -167,9 +173,11 @@ pub(super) async fn look_after(
                             params: String::from_utf8_lossy(&params).into_owned(),
                         };
                         let of = id.clone();
+                        let task = related_task(&question.params);
                         let handle = answering.spawn(async move {
                             let answer = tokio::time::timeout(limit, handler::ask(&*handler, question)).await;
-                            link.respond(&id, &reply(answer.unwrap_or(Err(NoAnswer::TimedOut))));
+                            let answer = answer.unwrap_or(Err(NoAnswer::TimedOut));
+                            link.respond(&id, &reply(answer.map(|answer| relate(answer, task))));
                             drop(asked);
                             id
                         });
@@ -240,6 +248,26 @@ pub(super) fn noticed(
     }
     is_change
 }
+
+/// The task that a question says it belongs to, as it came.
+fn related_task(params: &str) -> Option<String> {
+    let params = Members::parse(params).ok()?;
+    let meta = Members::parse(params.get("_meta")?).ok()?;
+    meta.get(RELATED_TASK).map(str::to_owned)
+}
+
+/// An answer says which task it belongs to, if its question did (LEG-110).
+fn relate(answer: String, task: Option<String>) -> String {
+    let Some(task) = task else { return answer };
+    let Ok(mut members) = Members::parse(&answer) else { return answer };
+    match members.edit("_meta", |meta| meta.set(RELATED_TASK, task)) {
+        Ok(()) => members.to_json(),
+        // A `_meta` of the host's that is no object is left as it is.
+        Err(_) => answer,
+    }
+}
+
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 fn reply(answer: Result<String, NoAnswer>) -> Reply<Bytes> {
     match answer {

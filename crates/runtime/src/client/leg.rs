@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use steadfast_core::envelope::{self, Message};
 use steadfast_core::exchange::requester::Input;
-use steadfast_core::exchange::{CancelNotice, CancelSignal, Spec};
-use steadfast_core::ids::RequestId;
+use steadfast_core::exchange::{CancelNotice, CancelSignal, Progress, Spec};
+use steadfast_core::ids::{ProgressToken, RequestId};
 use steadfast_core::policy::failure::{ErrorAnswer, Failure};
 use tokio::sync::mpsc;
 
@@ -110,6 +110,8 @@ pub(super) enum Inbound {
         /// The params object as it came; `{}` if absent.
         params: Bytes,
     },
+    /// Progress under a token of ours whose request has its answer: of a legacy task, or of nobody (LEG-113).
+    Progress { token: ProgressToken, progress: Progress },
     /// A request of a legacy server, to be answered by [`Link::respond`](super::link::Link::respond).
     Request {
         id: RequestId,

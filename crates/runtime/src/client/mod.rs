@@ -191,8 +191,8 @@ impl Builder {
         self
     }
 
-    /// Lets a modern server answer a call by a task, which is then followed to its end, and kept here until it is over.
-    /// [`Forgetful`] keeps nothing.
+    /// Lets a server answer a call by a task, which is then followed to its end, and kept here until it is over: a modern
+    /// one as it likes, one of 2025-11-25 where a tool runs only so. [`Forgetful`] keeps nothing.
     #[must_use]
     pub fn tasks(mut self, journal: Arc<dyn TaskJournal>) -> Self {
         self.tasks = Some(journal);
@@ -482,6 +482,7 @@ impl Client {
             limits,
             limits_by,
             defined: defined.as_ref(),
+            augments: answers && self.tasks.is_some(),
             ..self.plain(method, params, kinds, &options)
         };
         let done = if answers {
@@ -519,6 +520,7 @@ impl Client {
             kinds,
             leg_of: None,
             defined: None,
+            augments: false,
             aside: false,
             bound_to: None,
             sent: None,

@@ -98,6 +98,20 @@ impl Ready {
         Hop { transport: self.link.transport(), era: self.revision.era() }
     }
 
+    /// Whether a call may ask to be a task, as 2025-11-25 has it (LEG-101, LEG-102).
+    pub(super) fn takes_tasks(&self) -> bool {
+        let declared = |path: &[&str], json: &str| {
+            path.iter().try_fold(json.to_owned(), |json, name| {
+                Some(Members::parse(&json).ok()?.get(name)?.to_owned())
+            })
+        };
+        self.revision == Revision::V2025_11_25
+            && self.facts.as_ref().is_some_and(|facts| {
+                let at = declared(&["tasks", "requests", "tools", "call"], &facts.capabilities);
+                at.is_some_and(|it| it.starts_with('{'))
+            })
+    }
+
     /// Waits until nothing new may be sent over it any more.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
@@ -143,6 +157,7 @@ pub(super) struct Connector {
     restarts: Mutex<Restarts>,
     state: watch::Sender<ConnectionState>,
     pub(super) notices: broadcast::Sender<Notice>,
+    pub(super) progress: inbound::Sender,
     closing: CancellationToken,
 }
 
@@ -188,6 +203,7 @@ impl Connector {
             slot: Mutex::default(),
             state: watch::Sender::new(ConnectionState::Disconnected),
             notices: broadcast::Sender::new(NOTICES),
+            progress: broadcast::Sender::new(NOTICES),
             closing,
         }
     }
@@ -437,9 +453,15 @@ impl Connector {
 
     /// One `initialize` with what follows from its answer; nothing if it is no `InitializeResult`.
     async fn initialize(self: &Arc<Self>, open: Open) -> (Exchanged, Option<Made>) {
+        let mut capabilities: serde_json::Value =
+            serde_json::from_str(&self.handler.capabilities()).unwrap_or_default();
+        // LEG-100: those are of who makes tasks of the other's requests, which is never done here.
+        if let Some(capabilities) = capabilities.as_object_mut() {
+            capabilities.remove("tasks");
+        }
         let params = json!({
             "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
-            "capabilities": serde_json::from_str::<serde_json::Value>(&self.handler.capabilities()).unwrap_or_default(),
+            "capabilities": capabilities,
             "clientInfo": { "name": "steadfast", "version": env!("CARGO_PKG_VERSION") },
         });
         let spoken = Revision::NEWEST_LEGACY;
@@ -579,6 +601,7 @@ impl Connector {
                 server: self.config.name.clone(),
                 handler: Arc::clone(&self.handler),
                 notices: self.notices.clone(),
+                progress: self.progress.clone(),
                 limit: self.config.question_limit,
                 strays: strays.clone(),
             };

@@ -264,7 +264,7 @@ fn admit(
     let operation = Operation::of_method(&request.method);
     let objection = match operation {
         Operation::Listen => listen::wanted(request, caller).err(),
-        Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+        Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
             service.object(request, caller, headers.params())
         }
     };

@@ -135,7 +135,7 @@ pub(super) async fn answer(
                     let ended = listen::run(&*service, request, &context, &gate, &id, ending).await;
                     Some(ended.map_or(Handled::Overflow, Handled::Answer))
                 }
-                Operation::Ordinary | Operation::Initialize | Operation::Probe => {
+                Operation::Ordinary | Operation::Initialize | Operation::Probe | Operation::Augmented => {
                     if let Some(session) = session
                         && let Some(answer) = session.answer(&request, &*service).await
                     {

@@ -185,7 +185,7 @@ impl Race {
 /// ERA).
 const fn expected_signals(client: &Started) -> (u8, u8) {
     match (client.operation, client.hop.transport, client.hop.era) {
-        (Operation::Initialize | Operation::Probe, _, _) => (0, 0),
+        (Operation::Initialize | Operation::Probe | Operation::Augmented, _, _) => (0, 0),
         (Operation::Ordinary | Operation::Listen, Transport::Stdio, _) => (1, 0),
         (Operation::Ordinary | Operation::Listen, Transport::Http, Era::Modern) => (0, 1),
         (Operation::Ordinary | Operation::Listen, Transport::Http, Era::Legacy) => (1, 1),

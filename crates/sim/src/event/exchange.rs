@@ -260,5 +260,6 @@ fn as_operation<S: Serializer>(operation: &Operation, serializer: S) -> Result<S
         Operation::Listen => "listen",
         Operation::Initialize => "initialize",
         Operation::Probe => "probe",
+        Operation::Augmented => "augmented",
     })
 }

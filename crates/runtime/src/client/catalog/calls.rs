@@ -18,8 +18,8 @@ use crate::client::options::CallOptions;
 use crate::client::record::Record;
 use crate::schema::{self, is_bounded, mirror};
 
-/// Whether there is something new to try.
-type Mending<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+/// Something that is asked of a definition, and may have to be fetched for it.
+type Telling<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// A call of a tool, and what is known of the tool.
 pub(in crate::client) struct Defined<'a> {
@@ -111,7 +111,7 @@ impl<'a> Defined<'a> {
 
     /// The server refused the headers: the tools are listed anew. Whether they come out otherwise now; if not, the same
     /// refusal would follow (HDR-32).
-    pub(in crate::client) fn mend<'b>(&'b self, options: &'b CallOptions) -> Mending<'b> {
+    pub(in crate::client) fn mend<'b>(&'b self, options: &'b CallOptions) -> Telling<'b> {
         Box::pin(async move {
             let before = self.headers();
             let Ok((kept, _)) = self.client.list(&Subject::Tools, true, options).await else { return false };
@@ -120,6 +120,21 @@ impl<'a> Defined<'a> {
             let seen = definition.map(|definition| Seen { definition, age, stale: kept.stale });
             *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
             self.headers() != before
+        })
+    }
+
+    /// Whether a legacy server runs the tool only as a task (LEG-102, LEG-103): where nothing is known of the tool, the
+    /// tools are listed first. What may run as a task or without is called without.
+    pub(in crate::client) fn runs_only_as_task<'b>(&'b self, options: &'b CallOptions) -> Telling<'b> {
+        Box::pin(async move {
+            if self.seen().is_none()
+                && let Ok((kept, _)) = self.client.list(&Subject::Tools, false, options).await
+                && let Some(definition) = kept.snapshot.get(self.tool).cloned()
+            {
+                let seen = Seen { definition, age: self.client.age(&kept), stale: kept.stale };
+                *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+            }
+            self.seen().is_some_and(|seen| seen.definition.task_support().as_deref() == Some("required"))
         })
     }
 
@@ -132,7 +147,7 @@ impl<'a> Defined<'a> {
         let Some(schema) = self.seen().and_then(|seen| seen.definition.output.clone()) else { return Ok(()) };
         match done.kind {
             ResultKind::Complete => {}
-            ResultKind::InputRequired | ResultKind::Task => return Ok(()),
+            ResultKind::InputRequired | ResultKind::Task | ResultKind::Error => return Ok(()),
         }
         let text = std::str::from_utf8(&done.result).unwrap_or_default();
         let members = Members::parse(text).unwrap_or_default();

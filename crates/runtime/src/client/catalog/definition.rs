@@ -40,6 +40,14 @@ pub struct Definition {
     pub(super) mirrors: Vec<Mirror>,
 }
 
+impl Definition {
+    /// `execution.taskSupport`, as 2025-11-25 has it of a tool.
+    pub(super) fn task_support(&self) -> Option<String> {
+        let members = Members::parse(&self.json).ok()?;
+        Members::parse(members.get("execution")?).ok()?.get_str("taskSupport")
+    }
+}
+
 /// A definition that cannot be used, and was left out alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {

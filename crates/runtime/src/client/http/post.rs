@@ -15,7 +15,7 @@ use super::answer::{Answer, Unread};
 use super::events::{Cut, Events};
 use super::pool::{Ask, Pool, Wire};
 use super::session::Session;
-use crate::client::leg::{Detail, Heard};
+use crate::client::leg::{Detail, Heard, Inbound};
 use crate::message;
 
 /// Events of one request that may wait for its task; the reader of the stream waits beyond that (SSE-11).
@@ -170,9 +170,19 @@ impl Post {
             }
             Ok(Message::Notification { method, params }) if method == "notifications/progress" => {
                 let progress = params.and_then(|params| envelope::progress_of(params.get()));
-                progress.map_or(Said::Nothing(None), |(token, progress)| {
-                    Said::Passing(Input::Progress(token, progress).into())
-                })
+                match (progress, &self.session) {
+                    (None, _) => Said::Nothing(None),
+                    // That of a task comes on the streams of other requests.
+                    (Some((token, progress)), Some(session))
+                        if crate::client::request_of(&token).is_some_and(|id| id != self.id) =>
+                    {
+                        session.inbox().put(Inbound::Progress { token, progress });
+                        Said::Nothing(None)
+                    }
+                    (Some((token, progress)), Some(_) | None) => {
+                        Said::Passing(Input::Progress(token, progress).into())
+                    }
+                }
             }
             Ok(message) => self.beside(message),
             Err(error) if is_broken_answer(&error, &self.id) => {

@@ -113,10 +113,12 @@ impl TwoEndpoints {
                     return;
                 };
                 let Some(id) = crate::client::request_of(&token) else { return };
-                if let Some(to_task) = self.table().get(&id)
-                    && to_task.capacity() > 1
-                {
-                    let _ = to_task.try_send(Input::Progress(token, progress).into());
+                match self.table().get(&id) {
+                    Some(to_task) if to_task.capacity() > 1 => {
+                        let _ = to_task.try_send(Input::Progress(token, progress).into());
+                    }
+                    Some(_) => {}
+                    None => drop(self.inbox.put(Inbound::Progress { token, progress })),
                 }
             }
             Ok(message) => self.inbox.hear(message, None),

@@ -109,13 +109,15 @@ fn hear(shared: &Shared, line: &[u8]) -> Result<(), String> {
 fn notified(shared: &Shared, method: &str, params: Option<&RawValue>) {
     let text = params.map_or("{}", RawValue::get);
     if method == "notifications/progress" {
-        // Under a token that is not ours, or after the end of its request, it is nobody's (PRG-09).
+        // Under a token that is not ours it is nobody's (PRG-09).
         let Some((token, progress)) = envelope::progress_of(text) else { return };
         let Some(id) = crate::client::request_of(&token) else { return };
-        if let Some(to_task) = shared.table().get(&id)
-            && to_task.capacity() > 1
-        {
-            let _ = to_task.try_send(Input::Progress(token, progress).into());
+        match shared.table().get(&id) {
+            Some(to_task) if to_task.capacity() > 1 => {
+                let _ = to_task.try_send(Input::Progress(token, progress).into());
+            }
+            Some(_) => {}
+            None => drop(shared.inbox.put(Inbound::Progress { token, progress })),
         }
         return;
     }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::error::Outcome;
-use steadfast_core::exchange::Clock as Limit;
-use steadfast_core::hop::Revision;
+use steadfast_core::exchange::{Clock as Limit, Gate, Offered, Progress};
+use steadfast_core::hop::{Era, Revision};
+use steadfast_core::ids::ProgressToken;
+use steadfast_core::task::Status;
 use steadfast_core::task::follow::{Follower, Input, Output, Seen};
 use steadfast_core::time::Instant;
 use tokio::sync::broadcast::error::RecvError;
@@ -35,9 +37,16 @@ pub(super) struct Following<'a> {
     pub(super) rejects: &'a [i64],
     /// Its call is waited for: who gives up the call gives up the task (TSK-41).
     pub(super) owns: bool,
+    /// The revision in which it was last told of.
+    pub(super) revision: Revision,
     /// Where the deadline counts from.
     pub(super) began: Instant,
+    /// Under which progress is told of a task of 2025-11-25 until it is over (LEG-113).
+    pub(super) token: Option<ProgressToken>,
 }
+
+/// A wait for the result of a task of 2025-11-25.
+type Waiting<'a> = Pin<Box<dyn Future<Output = Option<(String, Revision)>> + Send + 'a>>;
 
 type Polling<'a> =
     Pin<Box<dyn Future<Output = Result<(Done, Result<Seen<String>, &'static str>), Error>> + Send + 'a>>;
@@ -50,9 +59,16 @@ impl Following<'_> {
         let must_end = pipeline.must_end(self.began, &options);
         // Before anything is asked, so that nothing told meanwhile is missed.
         let mut notices = pipeline.connector.notices.subscribe();
+        let mut progress = pipeline.connector.progress.subscribe();
+        let mut gate = Gate::new(options.progress_interval);
         let mut machine =
             Follower::start(clock.now(), pipeline.config.task_pace, pipeline.seed, entry.answered.clone());
+        // On the stream of the result its server asks, and tells how far it is (LEG-109, LEG-113).
+        let tells = self.token.is_some() && options.on_progress.is_some();
+        let wants_stream = |seen: &Seen<String>| tells || matches!(seen.status, Status::InputRequired { .. });
+        let mut wanted = false;
         if let Some(first) = self.first.clone() {
+            wanted = wants_stream(&first);
             machine.handle(clock.now(), Input::Polled(first));
         }
         let open = Arc::new(Mutex::new(BTreeSet::new()));
@@ -61,7 +77,8 @@ impl Following<'_> {
         let _stops = stop.clone().drop_guard();
         let (give_up, mut unanswered) = mpsc::channel(1);
         let mut polling: Option<Polling<'_>> = None;
-        let (mut revision, mut polls) = (Revision::V2026_07_28, 0);
+        let mut result: Option<Waiting<'_>> = None;
+        let (mut revision, mut polls) = (self.revision, 0);
         let given_up = loop {
             while let Some(output) = machine.poll_output() {
                 match output {
@@ -86,9 +103,13 @@ impl Following<'_> {
                         }
                     }
                     Output::Ended(end) => {
+                        tell(&mut options, gate.flush());
                         stop.cancel();
                         if let Some(polling) = polling {
                             let _ = polling.await;
+                        }
+                        if let Some(result) = result {
+                            let _ = result.await;
                         }
                         self.handle.note(|journal, entry| journal.ended(entry)).await;
                         return told(client, entry, self.rejects, end, revision, polls);
@@ -97,6 +118,10 @@ impl Following<'_> {
                         tracing::debug!(server = client.name(), ?what, "ignored of a task");
                     }
                 }
+            }
+            // Once a state: where it ends without a word, the next poll says what to do.
+            if std::mem::take(&mut wanted) && revision.era() == Era::Legacy && result.is_none() {
+                result = Some(Box::pin(self.handle.waited_for(stop.clone())));
             }
             tokio::select! {
                 biased;
@@ -109,7 +134,8 @@ impl Following<'_> {
                     let input = match polled {
                         Ok((done, Ok(seen))) => {
                             revision = done.revision;
-                            hand_on(&mut options, &done.result);
+                            wanted = wants_stream(&seen);
+                            hand_on(&mut options, revision, &done.result);
                             Input::Polled(seen)
                         }
                         Ok((_, Err(why))) => {
@@ -124,6 +150,25 @@ impl Following<'_> {
                     };
                     machine.handle(clock.now(), input);
                 }
+                came = async { match &mut result {
+                    Some(result) => result.await,
+                    None => std::future::pending().await,
+                } } => {
+                    result = None;
+                    // Where it says nothing, the next poll does, and asks for it again.
+                    if let (Some((result, spoken)), Some(seen)) = (came, machine.seen().cloned()) {
+                        revision = spoken;
+                        machine.handle(clock.now(), Input::Told(Seen { status: Status::Completed { result }, ..seen }));
+                    }
+                }
+                Ok((token, progress)) = progress.recv(), if self.token.is_some() => {
+                    if self.token.as_ref() == Some(&token)
+                        && let Offered::Pass(progress) = gate.offer(clock.now().mono, progress)
+                    {
+                        tell(&mut options, Some(progress));
+                    }
+                }
+                () = clock.sleep_until(gate.due_at()) => tell(&mut options, gate.due(clock.now().mono)),
                 Some(Unanswered { category, sentence }) = unanswered.recv() => {
                     break Gone::NotAnswered(category, sentence);
                 }
@@ -131,7 +176,7 @@ impl Following<'_> {
                     Ok(notice) if notice.method.as_ref() == "notifications/tasks" => {
                         // Most are about others.
                         if let Ok(seen) = wire::seen(&notice.params, &entry.task_id) {
-                            hand_on(&mut options, &notice.params);
+                            hand_on(&mut options, Revision::V2026_07_28, &notice.params);
                             machine.handle(clock.now(), Input::Told(seen));
                         }
                     }
@@ -147,6 +192,9 @@ impl Following<'_> {
         if let Some(polling) = polling {
             // Its read is given up as well, and ends at once.
             let _ = polling.await;
+        }
+        if let Some(result) = result {
+            let _ = result.await;
         }
         Err(self.leave(given_up))
     }
@@ -192,7 +240,10 @@ impl Following<'_> {
         tokio::spawn(async move {
             let options = CallOptions { deadline: Some(CANCELLED_WITHIN), ..CallOptions::default() };
             match handle.cancel(options).await {
-                Ok(()) => handle.note(|journal, entry| journal.ended(entry)).await,
+                // It is over, or was before (LEG-112), or the server does not know it.
+                Ok(()) | Err(Error::Protocol { code: -32_602, .. }) => {
+                    handle.note(|journal, entry| journal.ended(entry)).await;
+                }
                 // It stays noted, so that whoever comes later finds it.
                 Err(error) => tracing::warn!(
                     server = handle.client.name(), call = %handle.entry.call_id,
@@ -250,9 +301,19 @@ fn polled_in_vain(error: &Error) -> Vain {
 }
 
 /// Whoever watches the call hears of each state, as a notification would tell it.
-fn hand_on(options: &mut CallOptions, task: &Bytes) {
+fn hand_on(options: &mut CallOptions, revision: Revision, task: &Bytes) {
+    let method = match revision.era() {
+        Era::Modern => "notifications/tasks",
+        Era::Legacy => "notifications/tasks/status",
+    };
     if let Some(on_note) = &mut options.on_note {
-        on_note("notifications/tasks", task);
+        on_note(method, task);
+    }
+}
+
+fn tell(options: &mut CallOptions, progress: Option<Progress>) {
+    if let (Some(on_progress), Some(progress)) = (&mut options.on_progress, progress) {
+        on_progress(progress);
     }
 }
 

@@ -1,12 +1,17 @@
 //! Tasks: a call that a server answers by a handle is followed to its end, over lost answers, connections and our own
 //! process, and is never sent again for any of it (TSK).
 //!
+//! A task of 2025-11-25 is followed by the same machine. What is its own: a call asks to be one, what came of it is
+//! asked for apart, and its questions come as requests, for which the server may need the stream of that (LEG-100 to
+//! LEG-118).
+//!
 //! When to ask, which questions are new and when it is over is decided by
 //! [`Follower`](steadfast_core::task::follow::Follower).
 
 mod answer;
 mod follow;
 mod journal;
+mod outcome;
 mod wire;
 
 use std::fmt;
@@ -15,11 +20,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steadfast_core::error::Outcome;
+use steadfast_core::hop::{Era, Revision};
 use steadfast_core::object::Members;
 use steadfast_core::task::Status;
 use steadfast_core::task::follow::Seen;
 
-use super::attempts::{Done, Kinds, ResultKind};
+use super::attempts::{Ask, Done, Kinds, ResultKind};
 use super::handler::{Answering, Handler, Question};
 use super::{Answered, CallOptions, Category, Client, Error};
 use follow::Following;
@@ -108,12 +114,27 @@ impl TaskHandle {
     /// It failed, was cancelled, or is not known any more; or the wait ended before it.
     pub async fn wait(&self, options: CallOptions) -> Result<Answered, Error> {
         let began = self.client.pipeline.clock.now().mono;
-        Following { handle: self, first: None, rejects: &[], owns: false, began }.run(options).await
+        let revision = Revision::V2026_07_28;
+        let following =
+            Following { handle: self, first: None, rejects: &[], owns: false, revision, began, token: None };
+        following.run(options).await
     }
 
     async fn asked(&self, options: CallOptions) -> Result<(Done, Result<Seen<String>, &'static str>), Error> {
+        let more = CallOptions {
+            cancel: options.cancel.clone(),
+            deadline: options.deadline,
+            run: options.run.clone(),
+            ..CallOptions::default()
+        };
         let done = self.ask("tasks/get", None, options).await?;
-        let seen = wire::seen(&done.result, &self.entry.task_id);
+        let seen = match done.revision.era() {
+            Era::Modern => wire::seen(&done.result, &self.entry.task_id),
+            Era::Legacy => match wire::seen_in_2025(&done.result, &self.entry.task_id) {
+                Ok(seen) => Ok(self.with_outcome(seen, more).await?),
+                Err(why) => Err(why),
+            },
+        };
         Ok((done, seen))
     }
 
@@ -135,8 +156,10 @@ impl TaskHandle {
         );
         let params = params.to_json();
         // AMB-22: a task's state may call itself one.
-        let kinds = Kinds { task: method == "tasks/get", ..Kinds::default() };
-        let ask = self.client.plain(method, &params, kinds, &options);
+        let kinds = Kinds { task: method == "tasks/get", ..Kinds::of(method, false) };
+        // Who waits for the result of a task waits as long as it takes (ruling 18), and holds nobody up.
+        let waits = method == "tasks/result";
+        let ask = Ask { aside: waits, ..self.client.plain(method, &params, kinds, &options) };
         self.client.pipeline.ask(ask, &mut options).await
     }
 
@@ -183,22 +206,33 @@ impl Client {
         rejects: &[i64],
         options: CallOptions,
     ) -> Result<Done, Error> {
-        let read =
-            wire::id_of(&done.result).and_then(|id| wire::seen(&done.result, &id).map(|first| (id, first)));
+        let read = match done.revision.era() {
+            Era::Modern => wire::id_of(&done.result)
+                .and_then(|id| wire::seen(&done.result, &id).map(|first| (id, Some(first)))),
+            Era::Legacy => outcome::created(&done.result),
+        };
         let (id, first) = read.map_err(|why| unreadable(self.name(), &done.call_id, why))?;
         let entry = self.entry(&id, tool, &done.call_id);
         let left =
             self.pipeline.must_end(done.began, &options).saturating_since(self.pipeline.clock.now().mono);
-        if first.ttl.is_some_and(|ttl| ttl < left.min(self.pipeline.config.limits.maximum())) {
+        let ttl = first.as_ref().and_then(|first| first.ttl);
+        if ttl.is_some_and(|ttl| ttl < left.min(self.pipeline.config.limits.maximum())) {
             tracing::warn!(
-                server = self.name(), call = %done.call_id, ttl = ?first.ttl,
+                server = self.name(), call = %done.call_id, ?ttl,
                 "the server keeps this task for less time than it may take"
             );
         }
         let handle = TaskHandle { client: self.clone(), entry };
         handle.note(|journal, entry| journal.begun(entry)).await;
-        let following =
-            Following { handle: &handle, first: Some(first), rejects, owns: true, began: done.began };
+        let following = Following {
+            handle: &handle,
+            first,
+            rejects,
+            owns: true,
+            revision: done.revision,
+            began: done.began,
+            token: done.token(),
+        };
         let Answered { result, revision, .. } = following.run(options).await?;
         Ok(Done { result, revision, kind: ResultKind::Complete, ..done })
     }

@@ -1,4 +1,5 @@
-//! A task as a server writes it: flat, and the same in all three places where it is told (TSK-10, TSK-16, TSK-55).
+//! A task as a server writes it: flat, and the same in all three places where it is told (TSK-10, TSK-16, TSK-55). That of
+//! 2025-11-25 names its times otherwise and does not tell what came of it (LEG-106, LEG-108).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +17,7 @@ pub(super) fn id_of(task: &[u8]) -> Result<String, &'static str> {
 
 /// The state that is told of the task with this id.
 pub(super) fn seen(task: &[u8], id: &str) -> Result<Seen<String>, &'static str> {
-    let task = parse(task)?;
-    if task.get_str("taskId").as_deref() != Some(id) {
-        return Err("its taskId is another one");
-    }
+    let task = of(task, id)?;
     let own = |name: &str| task.get(name).map(str::to_owned);
     let status = match task.get_str("status").as_deref() {
         Some("working") => Status::Working,
@@ -41,18 +39,50 @@ pub(super) fn seen(task: &[u8], id: &str) -> Result<Seen<String>, &'static str> 
         Some("cancelled") => Status::Cancelled,
         _ => return Err("its status is none"),
     };
+    Ok(at(&task, status, "ttlMs", "pollIntervalMs"))
+}
+
+/// The state that is told of a task of 2025-11-25. Its questions and its outcome are told elsewhere.
+pub(super) fn seen_in_2025(task: &[u8], id: &str) -> Result<Seen<()>, &'static str> {
+    let task = of(task, id)?;
+    let status = match task.get_str("status").as_deref() {
+        Some("working") => Status::Working,
+        Some("input_required") => Status::InputRequired { open: BTreeMap::new() },
+        Some("completed") => Status::Completed { result: () },
+        Some("failed") => Status::Failed { error: () },
+        Some("cancelled") => Status::Cancelled,
+        _ => return Err("its status is none"),
+    };
+    Ok(at(&task, status, "ttl", "pollInterval"))
+}
+
+/// A state with what is told elsewhere.
+pub(super) fn with(seen: Seen<()>, status: Status<String>) -> Seen<String> {
+    let Seen { status: _, message, created_at, updated_at, ttl, poll_interval } = seen;
+    Seen { status, message, created_at, updated_at, ttl, poll_interval }
+}
+
+fn of<'a>(task: &'a [u8], id: &str) -> Result<Members<'a>, &'static str> {
+    let task = parse(task)?;
+    if task.get_str("taskId").as_deref() != Some(id) {
+        return Err("its taskId is another one");
+    }
+    Ok(task)
+}
+
+fn at<P>(task: &Members<'_>, status: Status<P>, ttl: &str, poll_interval: &str) -> Seen<P> {
     // A time that cannot be read orders nothing: of equal ones the later is taken.
     let time = |name: &str| task.get_str(name).and_then(|text| of_rfc_3339(&text));
     let millis = |name: &str| task.get(name)?.parse().ok().map(Duration::from_millis);
     let created_at = time("createdAt").or_else(|| time("lastUpdatedAt")).unwrap_or_default();
-    Ok(Seen {
+    Seen {
         status,
         message: task.get_str("statusMessage"),
         created_at,
         updated_at: time("lastUpdatedAt").unwrap_or(created_at),
-        ttl: millis("ttlMs"),
-        poll_interval: millis("pollIntervalMs"),
-    })
+        ttl: millis(ttl),
+        poll_interval: millis(poll_interval),
+    }
 }
 
 fn parse(task: &[u8]) -> Result<Members<'_>, &'static str> {
