@@ -325,6 +325,45 @@ async fn leg_112_who_gives_up_the_call_gives_up_the_task_by_its_id() {
     }
 }
 
+#[tokio::test]
+async fn leg_112_what_is_given_up_before_it_is_a_task_is_cancelled_once_it_is_one() {
+    for becomes in [true, false] {
+        let stage = Stage::new();
+        let folder = tempfile::tempdir().unwrap();
+        let client = client(&stage, FolderJournal::at(folder.path()).unwrap());
+        let options = CallOptions::default();
+        let cancel = options.cancel.clone();
+        let called = call(&client, options);
+        let (mut peer, _) = opened(&stage, "2025-11-25", takes_tasks()).await;
+        lists(&mut peer, Some("required")).await;
+        let asked = peer.hears("tools/call").await;
+        cancel.cancel();
+        // The wait ends at once, and the call is not taken back.
+        let Error::Local { category, outcome, .. } = end(called).await.unwrap_err() else { panic!() };
+        assert_eq!((category, outcome), (Category::ClientCancelled, Outcome::Unknown));
+        if becomes {
+            peer.answer(&asked, json!({ "task": quiet("working", 0) })).await;
+            let cancelled = peer.hears("tasks/cancel").await;
+            assert_eq!(cancelled["params"]["taskId"], "old-1");
+            assert_eq!(client.open_tasks().await.unwrap().len(), 1, "until the server was told");
+            peer.answer(&cancelled, task("cancelled", 1)).await;
+            let forgotten = async {
+                while !client.open_tasks().await.unwrap().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(LIMIT, forgotten).await.expect("nobody wants it any more");
+        } else {
+            peer.answer(&asked, done("12 pages")).await;
+        }
+        let again = call(&client, CallOptions::default());
+        let asked = peer.hears("tools/call").await;
+        peer.answer(&asked, done("24 pages")).await;
+        assert_eq!(end(again).await.unwrap(), done("24 pages"));
+        client.close(GRACE).await;
+    }
+}
+
 // shows: LEG-108, G6
 #[tokio::test]
 async fn leg_107_a_task_outlives_the_server_and_the_host_and_its_call_is_never_sent_again() {

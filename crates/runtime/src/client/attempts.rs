@@ -37,6 +37,7 @@ use super::options::{CallOptions, Run};
 use super::ready::{Connector, Ready};
 use super::record::{Record, Recorder};
 use super::span::{self, Span};
+use super::tasks::Beginning;
 use crate::clock::Clock;
 use crate::message::{self, Metadata};
 
@@ -385,8 +386,28 @@ impl Pipeline {
         let mut ears = Listener { options, server, handler, notices, sent: ask.sent };
         let holding = (ready.revision.era() == Era::Legacy).then(|| ready.asking.subscribe());
         let strays = ready.strays.count();
-        let exchanged = drive::request(self.clock, spec, leg, &switches, holding, &mut ears).await;
-        ready.link.forget(&id);
+        let exchanged = if let Some(defined) = ask.defined.filter(|_| augmented) {
+            let beginning = Beginning {
+                client: defined.client().clone(),
+                call_id: record.call_id.clone(),
+                tool: record.tool_name.clone(),
+                spec,
+                leg,
+                link: ready.link.clone(),
+                holding,
+            };
+            let given_up = async {
+                tokio::select! {
+                    () = cancel.cancelled() => {}
+                    () = run_cancel.cancelled() => {}
+                }
+            };
+            beginning.run(given_up, &mut ears).await
+        } else {
+            let exchanged = drive::request(self.clock, spec, leg, &switches, holding, &mut ears).await;
+            ready.link.forget(&id);
+            exchanged
+        };
         record.sent = exchanged.sent;
         record.answered = matches!(exchanged.end, End::Answered(_));
         if exchanged.sent {

@@ -131,7 +131,7 @@ pub(super) async fn request(
 }
 
 /// CAN-15: the reason stays here too, as over modern HTTP the peer hears none.
-fn note_given_up(id: &RequestId, end: &End<Bytes>, reason: Option<&'static str>) {
+pub(super) fn note_given_up(id: &RequestId, end: &End<Bytes>, reason: Option<&'static str>) {
     let request = id.to_json();
     match end {
         End::Cancelled => {

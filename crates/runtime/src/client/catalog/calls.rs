@@ -90,6 +90,11 @@ impl<'a> Defined<'a> {
         Ok(Self { client, tool, arguments, seen: Mutex::new(seen) })
     }
 
+    /// Who calls it.
+    pub(in crate::client) const fn client(&self) -> &'a Client {
+        self.client
+    }
+
     fn seen(&self) -> Option<Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -213,7 +213,7 @@ impl Following<'_> {
             Gone::GivenUp(category) => {
                 // A client that is closed revokes nothing: whoever comes after it goes on.
                 if self.owns && category == Category::ClientCancelled {
-                    self.cancel();
+                    self.handle.give_up();
                 }
                 local(category, None, "the wait for the task was given up".to_owned())
             }
@@ -226,17 +226,19 @@ impl Following<'_> {
             }
             Gone::NotAnswered(category, sentence) => {
                 if self.owns {
-                    self.cancel();
+                    self.handle.give_up();
                 }
                 local(category, None, sentence)
             }
             Gone::Failed(error) => unknown(error, &entry.call_id),
         }
     }
+}
 
+impl TaskHandle {
     /// Tells the server, without waiting for it, and forgets the task once it was told (TSK-44).
-    fn cancel(&self) {
-        let handle = self.handle.clone();
+    pub(super) fn give_up(&self) {
+        let handle = self.clone();
         tokio::spawn(async move {
             let options = CallOptions { deadline: Some(CANCELLED_WITHIN), ..CallOptions::default() };
             match handle.cancel(options).await {

@@ -9,6 +9,7 @@
 //! [`Follower`](steadfast_core::task::follow::Follower).
 
 mod answer;
+mod begin;
 mod follow;
 mod journal;
 mod outcome;
@@ -30,6 +31,7 @@ use super::handler::{Answering, Handler, Question};
 use super::{Answered, CallOptions, Category, Client, Error};
 use follow::Following;
 
+pub(super) use begin::Beginning;
 pub use journal::{FolderJournal, Forgetful, TaskEntry, TaskJournal};
 
 /// One task of this client's server. What is done with the handle changes nothing of the task but what is asked for:
@@ -181,7 +183,11 @@ fn unreadable(server: &str, call_id: &str, why: &str) -> Error {
 impl Client {
     /// A task by its id, as this or an earlier process was told it.
     pub fn task(&self, id: &str) -> TaskHandle {
-        TaskHandle { client: self.clone(), entry: self.entry(id, None, "") }
+        self.handle(id, None, "")
+    }
+
+    fn handle(&self, id: &str, tool: Option<&str>, call_id: &str) -> TaskHandle {
+        TaskHandle { client: self.clone(), entry: self.entry(id, tool, call_id) }
     }
 
     /// The tasks of this server and authorization context that were begun, here or in an earlier process, and whose end
@@ -212,7 +218,6 @@ impl Client {
             Era::Legacy => outcome::created(&done.result),
         };
         let (id, first) = read.map_err(|why| unreadable(self.name(), &done.call_id, why))?;
-        let entry = self.entry(&id, tool, &done.call_id);
         let left =
             self.pipeline.must_end(done.began, &options).saturating_since(self.pipeline.clock.now().mono);
         let ttl = first.as_ref().and_then(|first| first.ttl);
@@ -222,7 +227,7 @@ impl Client {
                 "the server keeps this task for less time than it may take"
             );
         }
-        let handle = TaskHandle { client: self.clone(), entry };
+        let handle = self.handle(&id, tool, &done.call_id);
         handle.note(|journal, entry| journal.begun(entry)).await;
         let following = Following {
             handle: &handle,
