@@ -287,7 +287,7 @@ async fn ruling_18_one_that_is_never_acknowledged_is_given_up_and_begun_anew() {
     client.close(GRACE).await;
 }
 
-// shows: LEG-75, LEG-82
+// shows: LEG-82
 #[tokio::test]
 async fn sub_01_a_legacy_server_is_listened_to_by_what_it_has_instead() {
     let stage = Stage::new();
