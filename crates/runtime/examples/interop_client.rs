@@ -172,31 +172,13 @@ impl Host {
         ensure(result["content"][0]["text"] == "3 steps done", || result.to_string())
     }
 
-    /// The tasks of 2025-11-25 are for a host to follow by itself.
+    /// A tool of the everything server that runs only as a task of 2025-11-25.
     async fn old_task(&self) -> Done {
-        let call = json!({
-            "name": "simulate-research-query", "arguments": { "topic": "tea" }, "task": { "ttl": 60_000 },
-        });
-        let created = self.request("tools/call", call).await?;
-        let of = json!({ "taskId": created["task"]["taskId"] });
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let task = self.request("tasks/get", of.clone()).await?;
-            match task["status"].as_str() {
-                Some("completed") => break,
-                Some("working") if Instant::now() < end => {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-                _ => return Err(format!("not within {PATIENCE:?}: {task}").into()),
-            }
-        }
-        let result = self.request("tasks/result", of).await?;
+        let arguments = r#"{"topic":"tea"}"#;
+        let options = CallOptions::default();
+        let answered = self.client.call_tool("simulate-research-query", arguments, options).await?;
+        let result: Value = serde_json::from_slice(&answered.result)?;
         ensure(result["content"][0]["text"].is_string(), || result.to_string())
-    }
-
-    async fn request(&self, method: &str, params: Value) -> Result<Value, Box<dyn Error>> {
-        let answered = self.client.request(method, &params.to_string(), CallOptions::default()).await?;
-        Ok(serde_json::from_slice(&answered.result)?)
     }
 
     async fn echo(&self, word: &str) -> Result<String, Box<dyn Error>> {
